@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Compile options that every target of the project shares: link to fa4_options.
+add_library(fa4_options INTERFACE)
+target_compile_options(fa4_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+  $<$<BOOL:${FA4_WERROR}>:-Werror>)
+
+if(FA4_SANITIZE)
+  target_compile_options(fa4_options INTERFACE
+    -fsanitize=${FA4_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
+  target_link_options(fa4_options INTERFACE -fsanitize=${FA4_SANITIZE})
+  if(FA4_SANITIZE MATCHES "thread")
+    # ThreadSanitizer gives false reports inside oneTBB.
+    target_compile_definitions(fa4_options INTERFACE FA4_STD_THREADS)
+  endif()
+endif()

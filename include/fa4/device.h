@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Where tensors live and where work runs.
+#pragma once
+
+#include <string>
+
+namespace fa4 {
+
+enum class DeviceType : int {
+  kCpu = 0,
+  kCuda = 1,  ///< Named so that a tensor can say it is there; see supports() for what runs on it.
+};
+
+/// One device of one type. fa4 never moves data: all tensors of a call live on one device, and the
+/// call runs there.
+struct Device {
+  DeviceType type = DeviceType::kCpu;
+  int index = 0;
+
+  static constexpr Device cpu() { return {}; }
+  static constexpr Device cuda(int index) { return {DeviceType::kCuda, index}; }
+  friend bool operator==(const Device&, const Device&) = default;
+};
+
+/// "cpu" or "cuda:0".
+std::string to_string(Device device);
+
+/// A queue of work on a device: a cudaStream_t as void*, or nothing. Calls on the CPU ignore it and
+/// have finished when they return.
+struct Stream {
+  void* handle = nullptr;
+};
+
+}  // namespace fa4

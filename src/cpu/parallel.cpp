@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "cpu/parallel.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <thread>
+
+#ifndef FA4_STD_THREADS
+#include <tbb/global_control.h>
+#include <tbb/parallel_for.h>
+#include <tbb/partitioner.h>
+#include <tbb/task_arena.h>
+
+#include <optional>
+#else
+#include <vector>
+#endif
+
+namespace fa4::cpu {
+
+int available_threads() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1U, std::thread::hardware_concurrency());
+}
+
+#ifndef FA4_STD_THREADS
+
+void run_workers(int workers, const std::function<void(int)>& body) {
+  if (workers <= 1) return body(0);
+  // oneTBB gives no arena more threads than the machine has cores unless it is told to.
+  std::optional<tbb::global_control> more_threads;
+  if (workers > available_threads()) {
+    more_threads.emplace(tbb::global_control::max_allowed_parallelism, workers);
+  }
+  tbb::task_arena arena(workers);
+  arena.execute([&] {
+    tbb::parallel_for(
+        0, workers, [&](int worker) { body(worker); }, tbb::simple_partitioner{});
+  });
+}
+
+#else  // ThreadSanitizer gives false reports inside oneTBB, so its build starts plain threads.
+
+void run_workers(int workers, const std::function<void(int)>& body) {
+  std::vector<std::thread> threads;
+  for (int worker = 1; worker < workers; ++worker) threads.emplace_back(body, worker);
+  body(0);
+  for (std::thread& thread : threads) thread.join();
+}
+
+#endif
+
+}  // namespace fa4::cpu

@@ -5,9 +5,14 @@ target_compile_options(fa4_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
   $<$<BOOL:${FA4_WERROR}>:-Werror>)
 
+if(FA4_FEW_TARGETS)
+  target_compile_definitions(fa4_options INTERFACE FA4_FEW_TARGETS)
+endif()
+
 if(FA4_SANITIZE)
   target_compile_options(fa4_options INTERFACE
     -fsanitize=${FA4_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
+  target_compile_definitions(fa4_options INTERFACE _GLIBCXX_ASSERTIONS)
   target_link_options(fa4_options INTERFACE -fsanitize=${FA4_SANITIZE})
   if(FA4_SANITIZE MATCHES "thread")
     # ThreadSanitizer gives false reports inside oneTBB.

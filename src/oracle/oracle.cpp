@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "oracle/oracle.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace fa4::oracle {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+double read_element(const Tensor& t, int64_t offset) {
+  switch (t.dtype) {
+    case DType::kFloat32:
+      return static_cast<const float*>(t.data)[offset];
+    case DType::kFloat64:
+      return static_cast<const double*>(t.data)[offset];
+    case DType::kBFloat16:
+      return std::bit_cast<float>(uint32_t{static_cast<const uint16_t*>(t.data)[offset]} << 16);
+    case DType::kFloat16: {
+      const int bits = static_cast<const uint16_t*>(t.data)[offset];
+      const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+      double x =
+          exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
+      if (exponent == 31) x = fraction == 0 ? kInfinity : std::nan("");
+      return (bits & 0x8000) != 0 ? -x : x;
+    }
+    case DType::kInt32:
+      return static_cast<const int32_t*>(t.data)[offset];
+    case DType::kInt64:
+      return static_cast<double>(static_cast<const int64_t*>(t.data)[offset]);
+    case DType::kBool:
+      return static_cast<const uint8_t*>(t.data)[offset] != 0 ? 1 : 0;
+  }
+  return std::nan("");
+}
+
+/// Rounds to `bits` significant bits, and to multiples of 2^lowest; the exponent has no upper end.
+double round_significand(double x, int bits, int lowest) {
+  if (x == 0 || !std::isfinite(x)) return x;
+  const int step = std::max(std::ilogb(x) - bits + 1, lowest);
+  return std::ldexp(std::nearbyint(std::ldexp(x, -step)), step);
+}
+
+double round_unbounded(DType dtype, double x) {
+  if (dtype == DType::kFloat32) return static_cast<float>(x);
+  if (dtype == DType::kBFloat16) return round_significand(x, 8, -133);
+  if (dtype == DType::kFloat16) return round_significand(x, 11, -24);
+  return x;
+}
+
+/// The arithmetic of one Precision.
+struct Arithmetic {
+  Precision precision;
+  DType dtype;
+
+  /// A stored intermediate.
+  double stored(double x) const {
+    return precision == Precision::kSameDtype ? round_unbounded(dtype, x) : x;
+  }
+  /// A number inside a sum or a function.
+  double summed(double x) const {
+    const bool narrow = precision == Precision::kSameDtype && dtype != DType::kFloat64;
+    return narrow ? static_cast<float>(x) : x;
+  }
+  double term(double x) const { return precision == Precision::kMagnitude ? std::abs(x) : x; }
+  double difference(double x, double y) const {
+    return precision == Precision::kMagnitude ? x + y : x - y;
+  }
+  double dot(const double* x, const double* y, int64_t n) const {
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum = summed(sum + term(x[i] * y[i]));
+    return sum;
+  }
+  /// sum[i] += weight * x[i].
+  void add(double* sum, double weight, const double* x, int64_t n) const {
+    for (int64_t i = 0; i < n; ++i) sum[i] = summed(sum[i] + term(weight * x[i]));
+  }
+  void store(std::vector<double>& values) const {
+    for (double& x : values) x = stored(x);
+  }
+};
+
+/// One side (q or k) of one sequence: row i lies at flat row first + i; rows [begin, end) count.
+struct Side {
+  int64_t first = 0, begin = 0, end = 0;
+};
+
+Side side_of(const Tensor& x, const Tensor& cu, const Tensor& used, const Tensor& start,
+             int64_t b) {
+  const auto entry = [](const Tensor& t, int64_t n) {
+    return static_cast<int64_t>(read_element(t, n * t.strides[0]));
+  };
+  const int64_t first = x.rank == 3 ? entry(cu, b) : b * x.dims[1];
+  const int64_t length = x.rank == 3 ? entry(cu, b + 1) - first : x.dims[1];
+  return {first, start.present() ? entry(start, b) : 0, used.present() ? entry(used, b) : length};
+}
+
+/// One call: its inputs as contiguous doubles, and the row of scores that is being looked at.
+struct Call {
+  const AttentionTensors& t;
+  const AttentionOptions& options;
+  Arithmetic math;
+  std::vector<double> q = read(t.q), k = read(t.k), v = read(t.v), bias = read(t.bias),
+                      mask = read(t.mask), slopes = read(t.alibi_slopes), sink = read(t.sink);
+  int64_t batch = t.q.rank == 3 ? t.cu_seqlens_q.dims[0] - 1 : t.q.dims[0];
+  int64_t rows = t.q.dims[t.q.rank - 3], heads = t.q.dims[t.q.rank - 2];
+  int64_t heads_k = t.k.dims[t.k.rank - 2];
+  int64_t d_qk = t.q.dims[t.q.rank - 1], d_v = t.v.dims[t.v.rank - 1];
+  double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(d_qk)));
+
+  // The current row: query row i of head h in sequence b.
+  int64_t b = 0, h = 0, i = 0;
+  Side q_side{}, k_side{};
+  struct Key {
+    int64_t j;         // of the sequence
+    double score, p;   // p: its probability
+    double bend;       // d score / d (scale * product): softcap's derivative
+    double keep;       // dropout's factor
+    double magnitude;  // of the score's terms; 0 unless asked for
+  };
+  std::vector<Key> keys{};  // those that it sees
+  double lse = 0, p_sink = 0, lse_magnitude = 0;
+
+  int64_t q_row() const { return (q_side.first + i) * heads + h; }
+  int64_t k_row(int64_t j) const { return (k_side.first + j) * heads_k + h / (heads / heads_k); }
+  int64_t lse_index() const {
+    return t.q.rank == 3 ? h * rows + q_side.first + i : (b * heads + h) * rows + i;
+  }
+  /// Where bias or mask, contiguous, keep element [b, h, i, j]: a dim of 1 broadcasts.
+  int64_t place_in(const Tensor& x, int64_t j) const {
+    const std::array<int64_t, 4> at = {b, h, i, j};
+    int64_t place = 0;
+    for (int n = 0; n < 4; ++n) place = place * x.dims[n] + (x.dims[n] == 1 ? 0 : at[n]);
+    return place;
+  }
+  /// The key that row i stands at: the last ones face one another, or the first ones.
+  int64_t diagonal() const {
+    return options.causal == Causal::kTopLeft ? i - q_side.begin + k_side.begin
+                                              : i - q_side.end + k_side.end;
+  }
+  bool hidden(int64_t j) const {
+    const int64_t after = j - diagonal();
+    return (options.causal != Causal::kNone && after > 0) ||
+           (options.window.right && after > *options.window.right) ||
+           (options.window.left && -after > *options.window.left) ||
+           (!mask.empty() && mask[place_in(t.mask, j)] == 0) ||
+           (!bias.empty() && bias[place_in(t.bias, j)] == -kInfinity);
+  }
+  double dropout(int64_t j) const {
+    if (options.dropout_p == 0) return 1;
+    const auto word = [](auto x) { return static_cast<uint32_t>(x); };
+    const auto numbers = philox({word(j / 4), word(i), word(h), word(b)},
+                                {word(options.dropout_seed), word(options.dropout_seed >> 32)});
+    const bool dropped = numbers[j % 4] < std::floor(options.dropout_p * 4294967296.0);
+    return dropped ? 0 : 1 / (1 - options.dropout_p);
+  }
+
+  Key score(int64_t j) const {
+    const double *x = &q[q_row() * d_qk], *y = &k[k_row(j) * d_qk];
+    double added = bias.empty() ? 0 : bias[place_in(t.bias, j)];
+    if (!slopes.empty()) {
+      added += slopes[t.alibi_slopes.rank == 2 ? b * heads + h : h] *
+               static_cast<double>(j - diagonal());
+    }
+    Arithmetic m = math;  // even kMagnitude needs the true probabilities
+    if (m.precision == Precision::kMagnitude) m.precision = Precision::kExact;
+    double s = m.stored(scale * m.dot(x, y, d_qk)), bend = 1;
+    if (options.softcap > 0) {
+      const double tanh = std::tanh(m.stored(s / options.softcap));
+      s = m.stored(options.softcap * tanh);
+      bend = 1 - tanh * tanh;
+    }
+    const bool wanted = math.precision == Precision::kMagnitude;
+    const double magnitude = std::abs(scale) * math.dot(x, y, d_qk) + std::abs(added);
+    return {j, m.stored(s + added), 0, bend, dropout(j), wanted ? magnitude : 0};
+  }
+
+  /// Fills the row's keys, lse and p_sink. False: it sees no key.
+  bool look() {
+    keys.clear();
+    for (int64_t j = k_side.begin; j < k_side.end; ++j) {
+      if (!hidden(j)) keys.push_back(score(j));
+    }
+    lse = sink.empty() ? -kInfinity : math.stored(sink[h]);
+    lse_magnitude = std::isinf(lse) ? 0 : std::abs(lse);
+    if (keys.empty()) return false;
+    double top = lse;
+    for (const Key& key : keys) top = std::max(top, key.score);
+    double sum = p_sink = math.summed(std::exp(lse - top));
+    for (Key& key : keys) {
+      key.p = math.summed(std::exp(math.summed(key.score - top)));
+      sum = math.summed(sum + key.p);
+    }
+    p_sink = math.stored(p_sink / sum);
+    lse = math.summed(top + std::log(sum));
+    lse_magnitude = std::abs(lse) + 1 + p_sink * lse_magnitude;
+    for (Key& key : keys) {
+      key.p = math.stored(key.p / sum);
+      lse_magnitude += key.p * key.magnitude;
+      // A score's rounding error is a relative error of p: a tenth of the magnitude, since
+      // float32's rounding is about a hundredth of the 1e-5 that magnitudes are multiplied with.
+      key.p *= 1 + 0.1 * key.magnitude;
+    }
+    return true;
+  }
+
+  /// Calls body(sees a key) for each row that counts.
+  template <class Body>
+  void for_each_row(const Body& body) {
+    for (b = 0; b < batch; ++b) {
+      q_side = side_of(t.q, t.cu_seqlens_q, t.seqused_q, t.start_q, b);
+      k_side = side_of(t.k, t.cu_seqlens_k, t.seqused_k, t.start_k, b);
+      for (h = 0; h < heads; ++h) {
+        for (i = q_side.begin; i < q_side.end; ++i) body(look());
+      }
+    }
+  }
+};
+
+}  // namespace
+
+std::array<uint32_t, 4> philox(std::array<uint32_t, 4> x, std::array<uint32_t, 2> key) {
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t a = uint64_t{x[0]} * 0xD2511F53U, c = uint64_t{x[2]} * 0xCD9E8D57U;
+    x = {static_cast<uint32_t>(c >> 32) ^ x[1] ^ key[0], static_cast<uint32_t>(c),
+         static_cast<uint32_t>(a >> 32) ^ x[3] ^ key[1], static_cast<uint32_t>(a)};
+    key[0] += 0x9E3779B9U;
+    key[1] += 0xBB67AE85U;
+  }
+  return x;
+}
+
+double round_to(DType dtype, double x) {
+  const double rounded = round_unbounded(dtype, x);
+  if (dtype == DType::kBFloat16) return static_cast<float>(rounded);
+  if (dtype == DType::kFloat16 && std::abs(rounded) > 65504) return std::copysign(kInfinity, x);
+  return rounded;
+}
+
+std::vector<double> read(const Tensor& t) {
+  std::vector<double> values;
+  if (!t.present()) return values;
+  int64_t count = 1;
+  for (int n = 0; n < t.rank; ++n) count *= t.dims[n];
+  values.reserve(count);
+  for (int64_t flat = 0; flat < count; ++flat) {
+    int64_t rest = flat, offset = 0;
+    for (int n = t.rank - 1; n >= 0; --n) {
+      offset += rest % t.dims[n] * t.strides[n];
+      rest /= t.dims[n];
+    }
+    values.push_back(read_element(t, offset));
+  }
+  return values;
+}
+
+Forward forward(const AttentionTensors& tensors, const AttentionOptions& options,
+                Precision precision) {
+  Call call{tensors, options, {precision, tensors.q.dtype}};
+  const bool magnitude = precision == Precision::kMagnitude;
+  const int64_t rows = read(tensors.q).size() / call.d_qk;
+  Forward r{std::vector<double>(rows * call.d_v),
+            std::vector<double>(rows, magnitude ? 0 : -kInfinity)};
+  call.for_each_row([&](bool sees) {
+    r.lse[call.lse_index()] = magnitude ? call.lse_magnitude : call.lse;
+    for (size_t n = 0; sees && n < call.keys.size(); ++n) {
+      const Call::Key& key = call.keys[n];
+      call.math.add(&r.out[call.q_row() * call.d_v], key.p * key.keep,
+                    &call.v[call.k_row(key.j) * call.d_v], call.d_v);
+    }
+  });
+  call.math.store(r.out);
+  return r;
+}
+
+Backward backward(const AttentionTensors& tensors, const AttentionGradients& gradients,
+                  const AttentionOptions& options, Precision precision) {
+  Call call{tensors, options, {precision, tensors.q.dtype}};
+  const Arithmetic& math = call.math;
+  const std::vector<double> dout = read(gradients.dout), dlse = read(gradients.dlse);
+  const auto zeros = [](const auto& like) { return std::vector<double>(like.size()); };
+  Backward r{zeros(call.q), zeros(call.k), zeros(call.v), zeros(call.bias), zeros(call.sink)};
+  std::vector<double> dp;
+  call.for_each_row([&](bool sees) {
+    if (!sees) return;
+    const double* dout_row = &dout[call.q_row() * call.d_v];
+    const double dlse_row = dlse.empty() ? 0 : math.term(dlse[call.lse_index()]);
+    double delta = 0;  // the sum of p * dp
+    dp.clear();
+    for (const Call::Key& key : call.keys) {
+      const int64_t v_at = call.k_row(key.j) * call.d_v;
+      dp.push_back(key.keep * math.stored(math.dot(dout_row, &call.v[v_at], call.d_v)));
+      delta = math.summed(delta + key.p * dp.back());
+      math.add(&r.dv[v_at], key.p * key.keep, dout_row, call.d_v);
+    }
+    for (size_t n = 0; n < dp.size(); ++n) {
+      const Call::Key& key = call.keys[n];
+      const int64_t q_at = call.q_row() * call.d_qk, k_at = call.k_row(key.j) * call.d_qk;
+      const double ds = math.stored(key.p * (math.difference(dp[n], delta) + dlse_row));
+      if (!r.dbias.empty()) {
+        double& sum = r.dbias[call.place_in(tensors.bias, key.j)];
+        sum = math.summed(sum + ds);
+      }
+      const double dproduct = call.scale * math.stored(ds * key.bend);
+      math.add(&r.dq[q_at], dproduct, &call.k[k_at], call.d_qk);
+      math.add(&r.dk[k_at], dproduct, &call.q[q_at], call.d_qk);
+    }
+    if (r.dsink.empty()) return;
+    double& sum = r.dsink[call.h];
+    sum = math.summed(sum + call.p_sink * math.difference(dlse_row, delta));
+  });
+  for (auto* values : {&r.dq, &r.dk, &r.dv, &r.dbias, &r.dsink}) math.store(*values);
+  return r;
+}
+
+}  // namespace fa4::oracle

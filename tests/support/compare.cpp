@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "support/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "oracle/oracle.h"
+
+namespace fa4::test {
+namespace {
+
+double unit_roundoff(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64:
+      return 0x1p-53;
+    case DType::kBFloat16:
+      return 0x1p-8;
+    case DType::kFloat16:
+      return 0x1p-11;
+    default:
+      return 0x1p-24;
+  }
+}
+
+/// What is known of a slice.
+struct Slice {
+  double plain_error = 0;
+  double scale = 0;
+  double allowed = 0;
+};
+
+std::string describe(const Comparison& c, size_t flat, const std::string& what) {
+  std::ostringstream text;
+  text.precision(10);
+  text << c.name << "[";
+  size_t below = c.actual.size();
+  for (size_t i = 0; i < c.dims.size(); ++i) {
+    below /= c.dims[i];
+    text << (i > 0 ? ", " : "") << flat / below % c.dims[i];
+  }
+  text << "] of " << to_string(c.dtype) << " is " << c.actual[flat] << ", should be "
+       << c.expected[flat] << ": " << what;
+  return text.str();
+}
+
+std::vector<Slice> measure(const Comparison& c) {
+  std::vector<Slice> slices(c.few.size());
+  for (size_t i = 0; i < c.actual.size(); ++i) {
+    if (c.slice_of[i] < 0) continue;
+    Slice& slice = slices[c.slice_of[i]];
+    slice.scale = std::max(slice.scale, c.magnitude[i]);
+    const double error = std::abs(oracle::round_to(c.dtype, c.plain[i]) - c.expected[i]);
+    if (std::isfinite(error)) slice.plain_error = std::max(slice.plain_error, error);
+  }
+  const double tiny = c.input_dtype == DType::kFloat64 ? 1e-10 : 1e-5;
+  const double rounding = std::max(unit_roundoff(c.dtype), unit_roundoff(c.input_dtype));
+  for (size_t s = 0; s < slices.size(); ++s) {
+    slices[s].allowed = (c.softcap ? 3 : 2) * slices[s].plain_error + tiny * slices[s].scale +
+                        (c.few[s] ? rounding * slices[s].scale : 0) +
+                        (c.dtype == DType::kFloat16 ? 0x1p-25 : 0);  // half its least number
+  }
+  return slices;
+}
+
+/// Whether `actual` is infinite or NaN just where the reference, in the dtype, is. Next to the
+/// dtype's largest number either may be.
+bool same_class(const Comparison& c, size_t i, double allowed) {
+  const double actual = c.actual[i], expected = oracle::round_to(c.dtype, c.expected[i]);
+  if (std::isnan(actual) || std::isnan(expected)) return std::isnan(actual) && std::isnan(expected);
+  if (std::isinf(actual) == std::isinf(expected)) return !std::isinf(actual) || actual == expected;
+  if (std::isinf(c.expected[i]) || std::signbit(actual) != std::signbit(expected)) return false;
+  const double low = oracle::round_to(c.dtype, std::abs(c.expected[i]) - allowed);
+  const double high = oracle::round_to(c.dtype, std::abs(c.expected[i]) + allowed);
+  return std::isinf(low) != std::isinf(high);
+}
+
+}  // namespace
+
+std::string compare(const Comparison& c) {
+  const std::vector<Slice> slices = measure(c);
+  std::string worst;
+  double worst_ratio = 1;
+  for (size_t i = 0; i < c.actual.size(); ++i) {
+    const bool exact = c.slice_of[i] < 0 || (c.magnitude[i] == 0 && c.expected[i] == 0);
+    if (exact && c.actual[i] == c.expected[i]) continue;
+    if (exact) return describe(c, i, "nothing adds to it, so it must be exact");
+    const Slice& slice = slices[c.slice_of[i]];
+    if (!same_class(c, i, slice.allowed)) return describe(c, i, "NaN or infinity out of place");
+    const double error = std::abs(c.actual[i] - c.expected[i]);
+    if (!std::isfinite(error) || error <= worst_ratio * slice.allowed) continue;
+    worst_ratio = slice.allowed > 0 ? error / slice.allowed : HUGE_VAL;
+    std::ostringstream what;
+    what << "off by " << error << "; allowed in slice " << c.slice_of[i] << ": " << slice.allowed
+         << " (plain same-dtype error " << slice.plain_error << ", scale " << slice.scale << ")";
+    worst = describe(c, i, what.str());
+  }
+  return worst;
+}
+
+}  // namespace fa4::test

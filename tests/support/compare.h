@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The rule that says when a result is right.
+//
+// NaNs and infinities first: they must stand where the reference has them. Then, slice by slice
+// (sequence, head), so that a large head hides no small one:
+//
+//   max |x - reference|  <=  2 * max |plain same-dtype - reference|  +  1e-5 * scale
+//
+// 3 * with softcap; 1e-10 in float64. A slice's scale is the largest sum of its elements' terms in
+// absolute value (oracle::Precision::kMagnitude), not of the elements, which may cancel to nothing.
+// In a slice of few rows the plain implementation may be right by luck; there the dtype's rounding
+// error times the scale is allowed too. An element whose terms are all 0 must be exactly 0.
+#pragma once
+
+#include <fa4/types.h>
+
+#include <string>
+#include <vector>
+
+#include "support/host_tensor.h"
+
+namespace fa4::test {
+
+struct Comparison {
+  std::string name;  ///< "dq"
+  DType dtype = DType::kFloat32;
+  DType input_dtype = DType::kFloat32;  ///< That of q, k, v.
+  bool softcap = false;
+  Dims dims;
+  std::vector<double> actual, expected, plain, magnitude;
+  std::vector<int> slice_of;  ///< An element's slice; -1: none, must equal `expected` exactly.
+  std::vector<bool> few;      ///< Of a slice: whether its rows are few.
+};
+
+/// Empty if right, else which element is wrong, what it is, what it should be and what is allowed.
+std::string compare(const Comparison& comparison);
+
+}  // namespace fa4::test

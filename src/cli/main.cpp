@@ -22,6 +22,7 @@ struct Command {
 
 constexpr Command kCommands[] = {
     {"info", "what this machine has and what fa4 can do on it", info_command},
+    {"roofline", "where the cycles of an attention tile go on a GPU", roofline_command},
 };
 
 void print_help(std::FILE* file) {

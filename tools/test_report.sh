@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# How ./test counts: checks that pass, fail or are skipped, in parts that print their name and time.
+# To be sourced.
+
+passed=0
+failed=0
+skipped=0
+notes=() # a line for each check that failed or was skipped
+
+begin_part() {
+  part_name=$1
+  part_start=$SECONDS
+  part_before=($passed $failed $skipped)
+  printf '\n== %s\n' "$part_name"
+}
+end_part() {
+  printf '== %s: %d passed, %d failed, %d skipped in %d s\n' "$part_name" \
+    $((passed - part_before[0])) $((failed - part_before[1])) $((skipped - part_before[2])) \
+    $((SECONDS - part_start))
+}
+
+pass() { passed=$((passed + 1)); }
+fail() { # NAME [WHY]
+  failed=$((failed + 1))
+  notes+=("FAILED  $part_name: $1${2:+: $2}")
+  printf '   FAILED %s\n' "$1${2:+: $2}"
+}
+skip() { # NAME WHY
+  skipped=$((skipped + 1))
+  notes+=("skipped $part_name: $1: $2")
+  printf '   skipped %s: %s\n' "$1" "$2"
+}
+
+# One check, from an exit status.
+check() { # NAME STATUS
+  if [ "$2" = 0 ]; then
+    pass
+    printf '   ok %s\n' "$1"
+  else
+    fail "$1" "exit status $2"
+  fi
+}
+
+# A program that prints "PASS name", "FAIL name: why" and "SKIP name: why" lines, and what it likes
+# between. Ending badly without a FAIL line is a failure too.
+run_checks() { # COMMAND...
+  local status=0 before=$failed line log=build/log/$part_name.log
+  "$@" >"$log" 2>&1 </dev/null || status=$?
+  while IFS= read -r line; do
+    case $line in
+      "PASS "*) pass; printf '   ok %s\n' "${line#PASS }" ;;
+      "FAIL "*) fail "${line#FAIL }" ;;
+      "SKIP "*) line=${line#SKIP }; skip "${line%%: *}" "${line#*: }" ;;
+      *) printf '   %s\n' "$line" ;;
+    esac
+  done <"$log"
+  [ "$status" = 0 ] || [ "$failed" -gt "$before" ] || fail "$1" "exit status $status"
+}
+
+# A GoogleTest program: a line for each suite as it ends, the whole output of tests that fail.
+run_gtest() { # PROGRAM
+  local program=$1 log=build/log/$part_name.log status=0 line
+  local results=build/log/$part_name.results
+  "$program" --gtest_color=no 2>&1 </dev/null | tee "$log" |
+    awk -f tools/gtest_progress.awk -v results="$results" || status=$?
+  while IFS= read -r line; do
+    case $line in
+      passed*) passed=$((passed + ${line#passed })) ;;
+      failed*) fail "${line#failed }" ;;
+      skipped*) line=${line#skipped }; skip "${line%%$'\t'*}" "${line#*$'\t'}" ;;
+    esac
+  done <"$results"
+  [ "$status" = 0 ] || grep -q '^failed' "$results" ||
+    fail "$program" "ended with status $status"
+}
+
+# What was skipped and what failed, then the closing line; the exit status says whether all is well.
+finish() {
+  printf '\n'
+  if [ ${#notes[@]} -gt 0 ]; then
+    printf '%s\n' "${notes[@]}" | sort -r | cut -c 1-300
+    printf '\n'
+  fi
+  printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
+  [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
+}

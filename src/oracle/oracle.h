@@ -8,9 +8,9 @@
 
 #include <fa4/attention.h>
 
-#include <array>
-#include <cstdint>
 #include <vector>
+
+#include "oracle/numbers.h"
 
 namespace fa4::oracle {
 
@@ -37,14 +37,5 @@ Forward forward(const AttentionTensors& tensors, const AttentionOptions& options
                 Precision precision = Precision::kExact);
 Backward backward(const AttentionTensors& tensors, const AttentionGradients& gradients,
                   const AttentionOptions& options, Precision precision = Precision::kExact);
-
-/// Every element of a tensor, in row-major order of its dims.
-std::vector<double> read(const Tensor& tensor);
-
-/// The nearest number that `dtype` can hold, ties to even; infinity if that is too large.
-double round_to(DType dtype, double x);
-
-/// Philox4x32-10, the generator behind dropout.
-std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
 }  // namespace fa4::oracle

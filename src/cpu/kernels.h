@@ -10,11 +10,15 @@
 //     A ("rows"): any strides, elements of T    -> load_rows() makes one from an input tensor
 //     B ("panels"): packed, n cut into panels   -> pack() makes one from an input tensor
 //     C: row-major T
+//
+// T, the type of all arithmetic, is float, and double for float64 tensors.
 #pragma once
 
+#include <fa4/status.h>
 #include <fa4/types.h>
 
 #include <cstdint>
+#include <span>
 
 namespace fa4::cpu {
 
@@ -28,17 +32,20 @@ struct Matrix {
 
   Matrix transposed() const { return {data, dtype, col_stride, row_stride}; }
   /// The matrix that begins at element (r, c).
-  Matrix at(int64_t r, int64_t c) const;
+  Matrix at(int64_t r, int64_t c) const {
+    const int64_t offset = (r * row_stride + c * col_stride) * size_of(dtype);
+    return {static_cast<char*>(data) + offset, dtype, row_stride, col_stride};
+  }
 };
 
-/// Operands of one product. B is the `depth` x `cols` matrix that pack() wrote with the same
-/// `panel_depth`: rows [0, depth) of it take part, so that a product can use the first rows alone.
+/// Operands of one product. B is a matrix that pack() wrote with the same `panel_depth`: its rows
+/// [0, depth) take part, so that a product can use the first rows alone. To begin at row r of B
+/// pass b + r * panel; to begin at panel p pass b + p * panel_depth * panel.
 template <class T>
 struct Product {
   const T* a = nullptr;
-  int64_t a_row_stride =
-      0;  ///< Element (i, p) of A is a[i * a_row_stride + p * a_col_stride], so that
-  int64_t a_col_stride = 1;  ///< a transposed A needs no copy.
+  int64_t a_row_stride = 0;  ///< Element (i, p) of A is a[i * a_row_stride + p * a_col_stride], so
+  int64_t a_col_stride = 1;  ///< that a transposed A needs no copy.
   const T* b = nullptr;
   int64_t panel_depth = 0;  ///< Rows that each panel of B was packed with (>= depth).
   T* c = nullptr;
@@ -47,6 +54,71 @@ struct Product {
   bool accumulate =
       false;  ///< C += A * B, else C = A * B. C's columns past `cols`, up to the end of the
               ///< last panel, are written too (with what B's zero padding gives).
+};
+
+/// Half-open range of columns of a tile.
+struct Columns {
+  int64_t begin = 0, end = 0;
+};
+
+/// One row of a score tile: dot products in, scores out, in units of the natural logarithm:
+///   s = scale * s;  s = softcap * tanh(s / softcap);  s += bias + alibi;  s = -inf where hidden
+template <class T>
+struct ScoreRow {
+  T* s = nullptr;
+  Columns columns;  ///< Columns to work on; all pointers below are to column 0.
+  T scale = 1;
+  T softcap = 0;               ///< 0 = off.
+  T* softcap_slope = nullptr;  ///< If given: receives 1 - tanh(s / softcap)^2.
+  const T* bias = nullptr;     ///< -inf hides the key, whatever s is.
+  T alibi_slope = 0;           ///< Adds alibi_slope * (alibi_first + column).
+  T alibi_first = 0;
+  const uint8_t* mask = nullptr;  ///< 0 hides the key, whatever s is.
+};
+
+/// Rows of a score tile on their way to probabilities. Columns [begin, end) of s are read by the
+/// product that follows, so those that a row does not see become 0. Reads and writes of s go up to
+/// the next multiple of `panel` around [begin, end).
+template <class T>
+struct ScoreTile {
+  T* s = nullptr;
+  int64_t s_stride = 0;
+  int64_t rows = 0;
+  Columns columns;
+  const Columns* visible = nullptr;  ///< Of each row, within `columns`; null = all of them.
+  T scale = 1;                       ///< Turns s into units of the natural logarithm; >= 0.
+  bool approximate = false;          ///< A shorter exp2, whose error vanishes in 16-bit outputs.
+};
+
+/// The running softmax of the rows of a ScoreTile: sum and output are those of exp(scale * (s -
+/// max)). `max` need not be the row's maximum: it follows it when that has moved by more than 8 in
+/// units of log2, which is when `sum` and `out` are rescaled. It starts as -inf, with sum 0.
+template <class T>
+struct SoftmaxState {
+  T* max = nullptr;
+  T* sum = nullptr;
+  T* out = nullptr;  ///< out_cols columns of each row
+  int64_t out_stride = 0, out_cols = 0;
+};
+
+/// Few query rows against the cache's rows where they lie (decode): see decode.cpp.
+template <class T>
+struct DotRows {
+  const T* q = nullptr;  ///< rows x depth
+  int64_t q_stride = 0, rows = 0;
+  Matrix k;  ///< keys x depth
+  int64_t keys = 0, depth = 0;
+  T* s = nullptr;  ///< rows x keys: dot products
+  int64_t s_stride = 0;
+};
+template <class T>
+struct AddRows {
+  const T* p = nullptr;  ///< rows x keys
+  int64_t p_stride = 0, rows = 0;
+  Matrix v;  ///< keys x cols
+  int64_t keys = 0, cols = 0;
+  T* out = nullptr;  ///< rows x cols: out += p * v
+  int64_t out_stride = 0;
 };
 
 template <class T>
@@ -65,6 +137,18 @@ struct Kernels {
   /// `panel_depth` become 0.
   void (*pack)(Matrix src, int64_t depth, int64_t cols, int64_t panel_depth, T* dst);
   void (*multiply)(const Product<T>& product);
+
+  void (*finish_scores)(const ScoreRow<T>& row);
+  /// s becomes exp(scale * (s - max)); the state moves on.
+  void (*softmax)(const ScoreTile<T>& tile, const SoftmaxState<T>& state);
+  /// s becomes exp(scale * s - lse[row]), and 0 where lse is -inf: a row that sees no key.
+  void (*probabilities)(const ScoreTile<T>& tile, const T* lse);
+
+  void (*dot_rows)(const DotRows<T>& dot);
+  void (*add_rows)(const AddRows<T>& add);
+
+  /// Whether all n values are finite.
+  bool (*all_finite)(const T* values, int64_t n);
 };
 
 /// Elements that pack() writes.
@@ -73,8 +157,27 @@ int64_t packed_size(const Kernels<T>& kernels, int64_t panel_depth, int64_t cols
   return (cols + kernels.panel - 1) / kernels.panel * kernels.panel * panel_depth;
 }
 
-/// The table of the best target that this processor has, or of the one that FA4_CPU_TARGET names.
-template <class T>
-const Kernels<T>& kernels();
+/// One set of micro-kernels that this processor can run.
+struct Target {
+  const char* name;
+  const Kernels<float>* single;
+  const Kernels<double>* twice;
+
+  template <class T>
+  const Kernels<T>& kernels() const {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      return *single;
+    } else {
+      return *twice;
+    }
+  }
+};
+
+/// What this processor can run, best first. Never empty.
+std::span<const Target> available_targets();
+
+/// The best target, or the one that the environment variable FA4_CPU_TARGET names; an error if that
+/// is none of available_targets().
+Result<const Target*> choose_target();
 
 }  // namespace fa4::cpu

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The table of micro-kernels, once per target, and the choice among them.
+#include "cpu/kernels.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+// Arrays of vectors rule out targets whose vectors have no size at compile time; the others add
+// nothing for these kernels over their neighbours. (A target that is the compiler's own baseline
+// stays.)
+#define HWY_DISABLED_TARGETS \
+  (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/kernels.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fa4::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+}
+}  // namespace fa4::cpu
+HWY_AFTER_NAMESPACE();
+
+#include "cpu/convert-inl.h"
+#include "cpu/decode-inl.h"
+#include "cpu/multiply-inl.h"
+#include "cpu/scores-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fa4::cpu {
+namespace HWY_NAMESPACE {
+
+constexpr const char* kTargetName = HWY_STR(HWY_NAMESPACE) + 2;  // "N_AVX2" without "N_"
+
+template <class T>
+const Kernels<T>* table() {
+  static constexpr Kernels<T> kTable = {
+      kTargetName,   2 * static_cast<int64_t>(hn::MaxLanes(hn::CappedTag<T, 16>())),
+      kRowStep,      load_rows<T>,
+      store_rows<T>, pack<T>,
+      multiply<T>,   finish_scores<T>,
+      softmax<T>,    probabilities<T>,
+      dot_rows<T>,   add_rows<T>,
+      all_finite<T>,
+  };
+  return &kTable;
+}
+
+Target target() { return {kTargetName, table<float>(), table<double>()}; }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fa4::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fa4::cpu {
+namespace {
+
+std::vector<Target> find_targets() {
+  std::vector<Target> found;
+  const int64_t able = hwy::SupportedTargets();
+  const auto consider = [&](int64_t bit, Target (*make)()) {
+    if ((able & bit) != 0) found.push_back(make());
+  };
+#if HWY_TARGETS & HWY_AVX3
+  consider(HWY_AVX3, N_AVX3::target);
+#endif
+#if HWY_TARGETS & HWY_AVX2
+  consider(HWY_AVX2, N_AVX2::target);
+#endif
+#if HWY_TARGETS & HWY_SSE4
+  consider(HWY_SSE4, N_SSE4::target);
+#endif
+#if HWY_TARGETS & HWY_NEON
+  consider(HWY_NEON, N_NEON::target);
+#endif
+  // The compiler's own baseline runs wherever the library does.
+  if (found.empty() || (HWY_STATIC_TARGET & (HWY_AVX3 | HWY_AVX2 | HWY_SSE4 | HWY_NEON)) == 0) {
+    found.push_back(HWY_NAMESPACE::target());
+  }
+  return found;
+}
+
+}  // namespace
+
+std::span<const Target> available_targets() {
+  static const std::vector<Target> targets = find_targets();
+  return targets;
+}
+
+Result<const Target*> choose_target() {
+  const std::span<const Target> targets = available_targets();
+  const char* wanted = std::getenv("FA4_CPU_TARGET");
+  if (wanted == nullptr || *wanted == '\0') return &targets.front();
+  std::string allowed;
+  for (const Target& target : targets) {
+    if (target.name == std::string_view(wanted)) return &target;
+    allowed += (allowed.empty() ? "" : ", ") + std::string(target.name);
+  }
+  return invalid_argument("FA4_CPU_TARGET: is " + std::string(wanted) +
+                          "; allowed here: " + allowed);
+}
+
+}  // namespace fa4::cpu
+#endif  // HWY_ONCE

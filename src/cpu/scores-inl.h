@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rows of scores: modifiers, softmax, probabilities; included once per target.
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+
+#if defined(FA4_CPU_SCORES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FA4_CPU_SCORES_INL_H_
+#undef FA4_CPU_SCORES_INL_H_
+#else
+#define FA4_CPU_SCORES_INL_H_
+#endif
+
+#include "cpu/exp2-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fa4::cpu {
+namespace HWY_NAMESPACE {
+
+template <class T>
+constexpr T kLog2E = T(1.442695040888963407359924681001892137L);
+template <class T>
+constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
+
+/// The maximum may move by this many units of log2 before the row is rescaled: exp2(8) is far from
+/// overflow, and rescaling becomes rare.
+constexpr double kRescaleThreshold = 8;
+
+inline int64_t round_down(int64_t x, int64_t step) { return x / step * step; }
+inline int64_t round_up(int64_t x, int64_t step) { return (x + step - 1) / step * step; }
+
+template <class D>
+HWY_INLINE hn::Vec<D> tanh_or_nan(D d, hn::Vec<D> x) {
+  return hn::IfThenElse(hn::Eq(x, x), hn::Tanh(d, x), x);  // Highway's clamps lose NaN
+}
+
+template <class T>
+HWY_NOINLINE void soften(const ScoreRow<T>& row) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto cap = hn::Set(d, row.softcap);
+  const auto into = hn::Set(d, row.scale / row.softcap);
+  HWY_ALIGN T buffer[2 * hn::MaxLanes(hn::ScalableTag<T>())] = {};
+  for (int64_t c = row.columns.begin; c < row.columns.end; c += lanes) {
+    const int64_t count = HWY_MIN(lanes, row.columns.end - c);
+    std::copy_n(row.s + c, count, buffer);
+    const auto t = tanh_or_nan(d, hn::Mul(hn::Load(d, buffer), into));
+    hn::Store(hn::Mul(t, cap), d, buffer);
+    hn::Store(hn::NegMulAdd(t, t, hn::Set(d, T{1})), d, buffer + lanes);
+    std::copy_n(buffer, count, row.s + c);
+    if (row.softcap_slope != nullptr) std::copy_n(buffer + lanes, count, row.softcap_slope + c);
+  }
+}
+
+// Plain loops: the compiler makes vectors of them.
+template <class T>
+void finish_scores(const ScoreRow<T>& row) {
+  T* HWY_RESTRICT s = row.s;
+  const auto [begin, end] = row.columns;
+  if (row.softcap > 0) {
+    soften(row);
+  } else {
+    for (int64_t c = begin; c < end; ++c) s[c] *= row.scale;
+  }
+  if (row.alibi_slope != 0) {
+    for (int64_t c = begin; c < end; ++c) {
+      s[c] += row.alibi_slope * (row.alibi_first + static_cast<T>(c));
+    }
+  }
+  if (const T* HWY_RESTRICT bias = row.bias; bias != nullptr) {
+    for (int64_t c = begin; c < end; ++c) {
+      s[c] = bias[c] == kMinusInfinity<T> ? kMinusInfinity<T> : s[c] + bias[c];
+    }
+  }
+  if (const uint8_t* HWY_RESTRICT mask = row.mask; mask != nullptr) {
+    for (int64_t c = begin; c < end; ++c) s[c] = mask[c] == 0 ? kMinusInfinity<T> : s[c];
+  }
+}
+
+/// Makes columns [begin, end) of a row a whole number of vectors: -inf around `visible`.
+template <class T>
+HWY_INLINE Columns pad_with_hidden(T* s, Columns visible, int64_t lanes) {
+  const Columns padded{round_down(visible.begin, lanes), round_up(visible.end, lanes)};
+  for (int64_t c = padded.begin; c < visible.begin; ++c) s[c] = kMinusInfinity<T>;
+  for (int64_t c = visible.end; c < padded.end; ++c) s[c] = kMinusInfinity<T>;
+  return padded;
+}
+
+template <class T>
+HWY_INLINE void clear_around(T* s, Columns kept, Columns all) {
+  for (int64_t c = all.begin; c < kept.begin; ++c) s[c] = 0;
+  for (int64_t c = HWY_MAX(kept.end, all.begin); c < all.end; ++c) s[c] = 0;
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE T row_maximum(D d, const T* s, Columns columns) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto m0 = hn::Set(d, kMinusInfinity<T>), m1 = m0, m2 = m0, m3 = m0;
+  int64_t c = columns.begin;
+  for (; c + 4 * lanes <= columns.end; c += 4 * lanes) {
+    m0 = hn::Max(m0, hn::Load(d, s + c));
+    m1 = hn::Max(m1, hn::Load(d, s + c + lanes));
+    m2 = hn::Max(m2, hn::Load(d, s + c + 2 * lanes));
+    m3 = hn::Max(m3, hn::Load(d, s + c + 3 * lanes));
+  }
+  for (; c < columns.end; c += lanes) m0 = hn::Max(m0, hn::Load(d, s + c));
+  return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(m0, m1), hn::Max(m2, m3))));
+}
+
+/// s = exp2((s - max) * to_log2), and returns the sum. Subtracting before multiplying keeps s ==
+/// max an exact 1 however large it is.
+template <bool kApproximate, class D, class T = hn::TFromD<D>>
+HWY_INLINE T exponentials(D d, T* HWY_RESTRICT s, Columns columns, T max, T to_log2) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto vmax = hn::Set(d, max), factor = hn::Set(d, to_log2);
+  auto sum0 = hn::Zero(d), sum1 = sum0;
+  int64_t c = columns.begin;
+  for (; c + 2 * lanes <= columns.end; c += 2 * lanes) {
+    const auto x0 = hn::Mul(hn::Sub(hn::Load(d, s + c), vmax), factor);
+    const auto x1 = hn::Mul(hn::Sub(hn::Load(d, s + c + lanes), vmax), factor);
+    const auto p0 = exp2<kApproximate>(d, x0), p1 = exp2<kApproximate>(d, x1);
+    hn::Store(p0, d, s + c);
+    hn::Store(p1, d, s + c + lanes);
+    sum0 = hn::Add(sum0, p0);
+    sum1 = hn::Add(sum1, p1);
+  }
+  if (c < columns.end) {
+    const auto x = hn::Mul(hn::Sub(hn::Load(d, s + c), vmax), factor);
+    const auto p = exp2<kApproximate>(d, x);
+    hn::Store(p, d, s + c);
+    sum0 = hn::Add(sum0, p);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
+}
+
+/// Moves row r's state to a larger maximum.
+template <bool kApproximate, class D, class T = hn::TFromD<D>>
+HWY_NOINLINE void rescale(D d, const SoftmaxState<T>& state, int64_t r, T max, T to_log2) {
+  const T old = state.max[r];
+  state.max[r] = max;
+  if (old == kMinusInfinity<T>) return;  // sum and output are still 0
+  const T factor = hn::GetLane(exp2<kApproximate>(d, hn::Set(d, (old - max) * to_log2)));
+  state.sum[r] *= factor;
+  T* out = state.out + r * state.out_stride;
+  for (int64_t c = 0; c < state.out_cols; ++c) out[c] *= factor;
+}
+
+template <bool kApproximate, class T>
+HWY_NOINLINE void softmax_rows(const ScoreTile<T>& tile, const SoftmaxState<T>& state) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const T to_log2 = tile.scale * kLog2E<T>;
+  const T threshold = static_cast<T>(kRescaleThreshold) / to_log2;
+  for (int64_t r = 0; r < tile.rows; ++r) {
+    T* s = tile.s + r * tile.s_stride;
+    const Columns visible = tile.visible != nullptr ? tile.visible[r] : tile.columns;
+    if (visible.begin >= visible.end) {
+      clear_around(s, {tile.columns.end, tile.columns.end}, tile.columns);
+      continue;
+    }
+    const Columns padded = pad_with_hidden(s, visible, lanes);
+    const T row_max = row_maximum(d, s, padded);
+    if (row_max > state.max[r] + threshold || state.max[r] == kMinusInfinity<T>) {
+      rescale<kApproximate>(d, state, r, row_max, to_log2);
+    }
+    // With nothing but -inf so far, max is -inf: 0 in its place gives exp2(-inf) = 0, not NaN.
+    const T base = state.max[r] == kMinusInfinity<T> ? T{0} : state.max[r];
+    state.sum[r] += exponentials<kApproximate>(d, s, padded, base, to_log2);
+    clear_around(s, padded, tile.columns);
+  }
+}
+
+template <class T>
+void softmax(const ScoreTile<T>& tile, const SoftmaxState<T>& state) {
+  if (tile.approximate && sizeof(T) == sizeof(float)) return softmax_rows<true>(tile, state);
+  softmax_rows<false>(tile, state);
+}
+
+template <bool kApproximate, class T>
+HWY_NOINLINE void probability_rows(const ScoreTile<T>& tile, const T* lse) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto scale = hn::Set(d, tile.scale), to_log2 = hn::Set(d, kLog2E<T>);
+  for (int64_t r = 0; r < tile.rows; ++r) {
+    T* s = tile.s + r * tile.s_stride;
+    Columns visible = tile.visible != nullptr ? tile.visible[r] : tile.columns;
+    if (lse[r] == kMinusInfinity<T> || visible.begin >= visible.end) {
+      visible = {tile.columns.end, tile.columns.end};
+    }
+    const Columns padded = pad_with_hidden(s, visible, lanes);
+    const auto shift = hn::Set(d, lse[r]);
+    for (int64_t c = padded.begin; c < padded.end; c += lanes) {
+      const auto x = hn::Sub(hn::Mul(hn::Load(d, s + c), scale), shift);
+      hn::Store(exp2<kApproximate>(d, hn::Mul(x, to_log2)), d, s + c);
+    }
+    clear_around(s, padded, tile.columns);
+  }
+}
+
+template <class T>
+void probabilities(const ScoreTile<T>& tile, const T* lse) {
+  if (tile.approximate && sizeof(T) == sizeof(float)) return probability_rows<true>(tile, lse);
+  probability_rows<false>(tile, lse);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fa4::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif

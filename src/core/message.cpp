@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/message.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -8,11 +9,12 @@ namespace fa4::core {
 
 std::string format_dims(const TensorSpec& spec) {
   std::string text = "[";
-  for (int i = 0; i < spec.rank; ++i) {
+  for (int i = 0; i < std::min(spec.rank, Tensor::kMaxRank); ++i) {
     if (i > 0) text += ", ";
     text += std::to_string(spec.dims[i]);
   }
-  return text + "]";
+  if (spec.rank >= 0 && spec.rank <= Tensor::kMaxRank) return text + "]";
+  return text + (spec.rank > 0 ? ", ...]" : "]") + " (rank " + std::to_string(spec.rank) + ")";
 }
 
 std::string format_spec(const TensorSpec& spec) {

@@ -9,7 +9,7 @@
 
 namespace fa4::core {
 
-/// "[2, 128, 8, 64]".
+/// "[2, 128, 8, 64]"; a rank that no tensor can have is named behind it.
 std::string format_dims(const TensorSpec& spec);
 /// "bfloat16 [2, 128, 8, 64]".
 std::string format_spec(const TensorSpec& spec);

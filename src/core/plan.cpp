@@ -72,14 +72,14 @@ AttentionProblem AttentionProblem::backward(const AttentionTensors& t, const Att
 Support supports(const AttentionProblem& problem, Device device) {
   const Result<core::Problem> valid = core::validate(problem);
   if (!valid.ok()) return {false, valid.status().message()};
-  if (device.type != DeviceType::kCpu) return {false, no_gpu_backend(device).message()};
+  if (device != Device::cpu()) return {false, no_gpu_backend(device).message()};
   return cpu::supports(*valid);
 }
 
 Result<Plan> Plan::make(const AttentionProblem& problem, Device device) {
   const Result<core::Problem> valid = core::validate(problem);
   if (!valid.ok()) return valid.status();
-  if (device.type != DeviceType::kCpu) return no_gpu_backend(device);
+  if (device != Device::cpu()) return no_gpu_backend(device);
   const Support support = cpu::supports(*valid);
   if (!support) return unsupported(support.reason);
   auto impl = cpu::make_plan(*valid);

@@ -9,7 +9,14 @@ namespace fa4 {
 const char* version() { return FA4_VERSION_STRING; }
 
 std::string to_string(Device device) {
-  return device.type == DeviceType::kCpu ? "cpu" : "cuda:" + std::to_string(device.index);
+  const bool known = device.type == DeviceType::kCpu || device.type == DeviceType::kCuda;
+  std::string text = device.type == DeviceType::kCpu ? "cpu" : "cuda";
+  if (!known) text = "unknown device " + std::to_string(static_cast<int>(device.type));
+  if (device.type != DeviceType::kCpu || device.index != 0) {
+    text += ':';
+    text += std::to_string(device.index);
+  }
+  return text;
 }
 
 const char* to_string(DType dtype) {

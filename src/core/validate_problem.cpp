@@ -42,7 +42,8 @@ Status check_size(const char* name, const TensorSpec& spec) {
     // A zero dim empties the tensor, but the other dims must be sane all the same.
     if (__builtin_mul_overflow(bytes, std::max<int64_t>(spec.dims[i], 1), &bytes)) {
       return {StatusCode::kOutOfMemory,
-              string(name) + ": " + format_dims(spec) + " has more bytes than 64 bits can count"};
+              string(name) + ": " + format_dims(spec) +
+                  " has more bytes than 64 bits count; allowed: fewer than 2^63"};
     }
   }
   return {};
@@ -147,7 +148,7 @@ Result<int64_t> batch_of(const char* name, const TensorSpec& operand, const char
 /// sequence, which is known only when the plan runs, so there any size passes here.
 Status check_broadcast(const char* name, const TensorSpec& spec, const Problem& p) {
   if (!spec.present()) return {};
-  FA4_RETURN_IF_ERROR(check_size(name, spec));
+  if (spec.rank == 4) FA4_RETURN_IF_ERROR(check_size(name, spec));
   const std::array<int64_t, 4> full = {p.batch, p.heads_q, p.packed_q ? -1 : p.rows_q,
                                        p.packed_k ? -1 : p.rows_k};
   bool fits = spec.rank == 4;

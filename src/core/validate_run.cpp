@@ -25,11 +25,13 @@ Status check_strides(const char* name, const Tensor& t) {
     if (__builtin_mul_overflow(std::max<int64_t>(t.dims[i] - 1, 0), t.strides[i], &extent) ||
         __builtin_add_overflow(last, extent, &last)) {
       return invalid_argument(string(name) + ": stride " + to_string(i) + " is " +
-                              to_string(t.strides[i]) + ", so that offsets pass 64 bits");
+                              to_string(t.strides[i]) +
+                              ", so that offsets pass 64 bits; allowed: offsets below 2^63");
     }
   }
   if (last > std::numeric_limits<int64_t>::max() / size_of(t.dtype) - 1) {
-    return invalid_argument(string(name) + ": its strides make offsets that pass 64 bits");
+    return invalid_argument(
+        string(name) + ": its strides make byte offsets that pass 64 bits; allowed: below 2^63");
   }
   return {};
 }
@@ -127,8 +129,7 @@ Status check_cu_seqlens(const char* name, const Tensor& cu, int64_t total, const
   if (read_index(cu, 0) != 0) return invalid_argument(entry(0) + "; allowed: 0");
   for (int64_t i = 1; i < cu.dims[0]; ++i) {
     const int64_t previous = read_index(cu, i - 1);
-    const int64_t length = read_index(cu, i) - previous;
-    if (length < 0) {
+    if (read_index(cu, i) < previous) {
       return invalid_argument(
           entry(i) + ", below the entry before; allowed: " + to_string(previous) + " or more");
     }
@@ -136,6 +137,7 @@ Status check_cu_seqlens(const char* name, const Tensor& cu, int64_t total, const
       return invalid_argument(entry(i) + "; allowed: at most the " + to_string(total) +
                               " rows that there are");
     }
+    const int64_t length = read_index(cu, i) - previous;
     if (max_seqlen && length > *max_seqlen) {
       return invalid_argument(string(max_name) + ": is " + to_string(*max_seqlen) +
                               ", but sequence " + to_string(i - 1) + " has " + to_string(length) +

@@ -2,6 +2,7 @@
 #include "core/workspace_pool.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <new>
 
 namespace fa4::core {
@@ -28,6 +29,7 @@ WorkspacePool::Block WorkspacePool::acquire(size_t bytes) {
       return block;
     }
   }
+  if (bytes > PTRDIFF_MAX) return {};  // operator new would round it up past the end of size_t
   auto* data =
       static_cast<std::byte*>(::operator new(std::max<size_t>(bytes, 1), kAlignment, std::nothrow));
   return {std::unique_ptr<std::byte, Free>(data), data != nullptr ? bytes : 0};

@@ -86,7 +86,7 @@ struct ScoreTile {
   int64_t rows = 0;
   Columns columns;
   const Columns* visible = nullptr;  ///< Of each row, within `columns`; null = all of them.
-  T scale = 1;                       ///< Turns s into units of the natural logarithm; >= 0.
+  double scale = 1;                  ///< Turns s into units of the natural logarithm; > 0.
   bool approximate = false;          ///< A shorter exp2, whose error vanishes in 16-bit outputs.
 };
 

@@ -1,12 +1,65 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cpu/plan.h"
 
-namespace fa4::cpu {
+#include "cpu/forward.h"
+#include "cpu/kernels.h"
+#include "cpu/parallel.h"
 
-Support supports(const core::Problem&) { return {false, "the CPU backend is not written yet"}; }
+namespace fa4::cpu {
+namespace {
+
+class CpuPlan final : public Plan::Impl {
+ public:
+  CpuPlan(core::Problem problem, const Target& target, int threads, size_t bytes)
+      : Impl(std::move(problem), Device::cpu()),
+        target_(target),
+        threads_(threads),
+        workspace_bytes_(bytes) {}
+
+  size_t workspace_bytes() const override { return workspace_bytes_; }
+
+  Status forward(const AttentionTensors& tensors, void* workspace, Stream) const override {
+    Status status = core::validate_lengths(problem(), tensors);
+    if (status.ok()) run_forward(problem(), tensors, target_, workspace, threads_);
+    return status;
+  }
+
+  Status backward(const AttentionTensors&, const AttentionGradients&, void*,
+                  Stream) const override {
+    return unsupported(supports(problem()).reason);
+  }
+
+  std::string describe() const override {
+    return "CPU forward, " + std::string(target_.name) + ", " + std::to_string(threads_) +
+           (threads_ == 1 ? " thread\n" : " threads\n") +
+           describe_forward(problem(), target_, threads_) +
+           "workspace: " + std::to_string(workspace_bytes_) + " bytes\n";
+  }
+
+ private:
+  const Target& target_;
+  int threads_;
+  size_t workspace_bytes_;
+};
+
+}  // namespace
+
+Support supports(const core::Problem& problem) {
+  if (problem.spec.pass == Pass::kForward) return {true, {}};
+  return {false, "pass: is backward; supported: forward (the CPU backward is not written yet)"};
+}
 
 Result<std::shared_ptr<const Plan::Impl>> make_plan(const core::Problem& problem) {
-  return unsupported(supports(problem).reason);
+  const Result<const Target*> target = choose_target();
+  if (!target.ok()) return target.status();
+  const int wanted = problem.spec.options.threads;
+  const int threads = wanted > 0 ? wanted : available_threads();
+  const auto bytes = forward_workspace_bytes(problem, **target, threads);
+  if (!bytes) {
+    return Status(StatusCode::kOutOfMemory, "workspace: has more bytes than 64 bits can count");
+  }
+  return std::shared_ptr<const Plan::Impl>(
+      std::make_shared<CpuPlan>(problem, **target, threads, *bytes));
 }
 
 }  // namespace fa4::cpu

@@ -148,7 +148,7 @@ template <bool kApproximate, class T>
 HWY_NOINLINE void softmax_rows(const ScoreTile<T>& tile, const SoftmaxState<T>& state) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const T to_log2 = tile.scale * kLog2E<T>;
+  const auto to_log2 = static_cast<T>(tile.scale * kLog2E<double>);
   const T threshold = static_cast<T>(kRescaleThreshold) / to_log2;
   for (int64_t r = 0; r < tile.rows; ++r) {
     T* s = tile.s + r * tile.s_stride;
@@ -179,7 +179,7 @@ template <bool kApproximate, class T>
 HWY_NOINLINE void probability_rows(const ScoreTile<T>& tile, const T* lse) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto scale = hn::Set(d, tile.scale), to_log2 = hn::Set(d, kLog2E<T>);
+  const auto scale = hn::Set(d, static_cast<T>(tile.scale)), to_log2 = hn::Set(d, kLog2E<T>);
   for (int64_t r = 0; r < tile.rows; ++r) {
     T* s = tile.s + r * tile.s_stride;
     Columns visible = tile.visible != nullptr ? tile.visible[r] : tile.columns;

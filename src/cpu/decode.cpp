@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Decode: few query rows against a long cache. Nothing is packed: keys and values are read once,
+// where they lie, by all rows together; the cache is cut into chunks that workers share, and their
+// partial results are merged.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "cpu/forward_context.h"
+
+namespace fa4::cpu {
+namespace {
+
+template <class T>
+constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
+
+template <class T>
+class DecodeTask {
+ public:
+  DecodeTask(const ForwardContext<T>& context, const Task& task, const ForwardScratch<T>& scratch)
+      : x_(context),
+        task_(task),
+        s_(scratch),
+        sequence_(core::sequence_of(context.problem, context.tensors, task.sequence)),
+        positions_(task.rows.size()),
+        rows_(positions_ * task.heads) {}
+
+  void run(const RowState<T>& state) {
+    const int64_t dim_qk = x_.problem.dim_qk;
+    for (int64_t h = 0; h < task_.heads; ++h) {
+      x_.kernels.load_rows(
+          rows_of_head(x_.tensors.q, sequence_.q, head_of(h * positions_), task_.rows.begin),
+          positions_, dim_qk, T{1}, s_.q + h * positions_ * dim_qk, dim_qk);
+    }
+    std::fill_n(state.max, rows_, kMinusInfinity<T>);
+    std::fill_n(state.sum, rows_, T{0});
+    std::fill_n(state.out, rows_ * state.out_stride, T{0});
+    for (int64_t key = task_.keys.begin; key < task_.keys.end; key += kDecodeBlock) {
+      run_block({key, std::min(key + kDecodeBlock, task_.keys.end)}, state);
+    }
+  }
+
+  void finish(const RowState<T>& state) const {
+    for (int64_t h = 0; h < task_.heads; ++h) {
+      const int64_t row = h * positions_;
+      finish_rows<T>(
+          x_, sequence_, head_of(row), task_.rows,
+          {state.max + row, state.sum + row, state.out + row * state.out_stride, state.out_stride});
+    }
+  }
+
+ private:
+  int64_t head_of(int64_t row) const { return task_.head_k * x_.problem.group + row / positions_; }
+  int64_t position_of(int64_t row) const { return task_.rows.begin + row % positions_; }
+
+  void run_block(core::Range keys, const RowState<T>& state) {
+    const Columns all = score_block(keys);
+    if (all.begin >= all.end) return;
+    // Which keys some row sees must be known before the softmax turns -inf into 0.
+    std::array<bool, kDecodeBlock> seen{};
+    if (x_.modifiers.may_hide()) find_seen(seen);
+
+    ScoreTile<T> tile;
+    tile.s = s_.scores;
+    tile.s_stride = kDecodeBlock;
+    tile.rows = rows_;
+    tile.columns = all;
+    tile.visible = s_.visible;
+    tile.scale = x_.scale;
+    tile.approximate = x_.approximate;
+    x_.kernels.softmax(tile, {state.max, state.sum, state.out, state.out_stride, state.out_stride});
+    if (x_.has_dropout) {
+      for (int64_t r = 0; r < rows_; ++r) {
+        apply_dropout<T>(x_.dropout, row_at(keys, r), s_.scores + r * kDecodeBlock);
+      }
+    }
+
+    if (!x_.modifiers.may_hide()) return add_values(keys, all, state);
+    // A key that no row sees is left out: its value may be NaN.
+    for (int64_t begin = all.begin; begin < all.end;) {
+      int64_t end = begin;
+      while (end < all.end && seen[end]) ++end;
+      if (begin < end) add_values(keys, {begin, end}, state);
+      begin = end + 1;
+    }
+  }
+
+  /// Scores of all rows; returns the columns that any row sees.
+  Columns score_block(core::Range keys) {
+    DotRows<T> dot;
+    dot.q = s_.q;
+    dot.q_stride = x_.problem.dim_qk;
+    dot.rows = rows_;
+    dot.k = rows_of_head(x_.tensors.k, sequence_.k, task_.head_k, keys.begin);
+    dot.keys = keys.size();
+    dot.depth = x_.problem.dim_qk;
+    dot.s = s_.scores;
+    dot.s_stride = kDecodeBlock;
+    x_.kernels.dot_rows(dot);
+    Columns all{keys.size(), 0};
+    for (int64_t r = 0; r < rows_; ++r) {
+      const core::Range seen = core::intersect(sequence_.keys_of_row(position_of(r)), keys);
+      s_.visible[r] = {0, 0};
+      if (seen.empty()) continue;
+      s_.visible[r] = {seen.begin - keys.begin, seen.end - keys.begin};
+      all = {std::min(all.begin, s_.visible[r].begin), std::max(all.end, s_.visible[r].end)};
+      if (x_.modifiers.active()) {
+        x_.modifiers.apply(row_at(keys, r), {s_.bias, s_.mask}, s_.scores + r * kDecodeBlock);
+      }
+    }
+    return all;
+  }
+
+  void find_seen(std::array<bool, kDecodeBlock>& seen) const {
+    for (int64_t r = 0; r < rows_; ++r) {
+      const T* scores = s_.scores + r * kDecodeBlock;
+      for (int64_t c = s_.visible[r].begin; c < s_.visible[r].end; ++c) {
+        seen[c] = seen[c] || scores[c] != kMinusInfinity<T>;
+      }
+    }
+  }
+
+  void add_values(core::Range keys, Columns columns, const RowState<T>& state) {
+    AddRows<T> add;
+    add.p = s_.scores + columns.begin;
+    add.p_stride = kDecodeBlock;
+    add.rows = rows_;
+    add.v = rows_of_head(x_.tensors.v, sequence_.k, task_.head_k, keys.begin + columns.begin);
+    add.keys = columns.end - columns.begin;
+    add.cols = x_.problem.dim_v;
+    add.out = state.out;
+    add.out_stride = state.out_stride;
+    x_.kernels.add_rows(add);
+  }
+
+  typename ScoreModifiers<T>::Row row_at(core::Range keys, int64_t row) const {
+    return {sequence_, head_of(row), position_of(row), keys.begin, s_.visible[row]};
+  }
+
+  const ForwardContext<T>& x_;
+  const Task& task_;
+  const ForwardScratch<T>& s_;
+  const core::Sequence sequence_;
+  const int64_t positions_;
+  const int64_t rows_;
+};
+
+}  // namespace
+
+template <class T>
+void run_decode_task(const ForwardContext<T>& context, const Task& task,
+                     const Partials<T>& partials, const ForwardScratch<T>& scratch) {
+  DecodeTask<T> decode(context, task, scratch);
+  const int64_t ld_v = context.tiling.ld_v;
+  if (task.slot < 0) {
+    const RowState<T> state{scratch.max, scratch.sum, scratch.out, ld_v};
+    decode.run(state);
+    decode.finish(state);
+  } else {
+    decode.run({partials.max + task.slot, partials.sum + task.slot, partials.out + task.slot * ld_v,
+                ld_v});
+  }
+}
+
+template <class T>
+void combine_decode_chunks(const ForwardContext<T>& context, const Task& task,
+                           const Partials<T>& partials, const ForwardScratch<T>& scratch) {
+  const int64_t rows = task.rows.size() * task.heads;
+  const int64_t ld_v = context.tiling.ld_v;
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t end = task.slot + task.chunks * rows;
+    T max = kMinusInfinity<T>;
+    for (int64_t i = task.slot + r; i < end; i += rows) max = std::max(max, partials.max[i]);
+    T sum = 0;
+    T* out = scratch.out + r * ld_v;
+    std::fill_n(out, ld_v, T{0});
+    for (int64_t i = task.slot + r; i < end; i += rows) {
+      if (partials.max[i] == kMinusInfinity<T> && partials.sum[i] == 0) continue;  // saw no key
+      const auto weight = static_cast<T>(std::exp(
+          (static_cast<double>(partials.max[i]) - static_cast<double>(max)) * context.scale));
+      sum += weight * partials.sum[i];
+      for (int64_t c = 0; c < ld_v; ++c) out[c] += weight * partials.out[i * ld_v + c];
+    }
+    scratch.max[r] = max;
+    scratch.sum[r] = sum;
+  }
+  DecodeTask<T>(context, task, scratch).finish({scratch.max, scratch.sum, scratch.out, ld_v});
+}
+
+template void run_decode_task(const ForwardContext<float>&, const Task&, const Partials<float>&,
+                              const ForwardScratch<float>&);
+template void run_decode_task(const ForwardContext<double>&, const Task&, const Partials<double>&,
+                              const ForwardScratch<double>&);
+template void combine_decode_chunks(const ForwardContext<float>&, const Task&,
+                                    const Partials<float>&, const ForwardScratch<float>&);
+template void combine_decode_chunks(const ForwardContext<double>&, const Task&,
+                                    const Partials<double>&, const ForwardScratch<double>&);
+
+}  // namespace fa4::cpu

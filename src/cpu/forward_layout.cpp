@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "cpu/forward_layout.h"
+
+#include <algorithm>
+
+namespace fa4::cpu {
+namespace {
+
+constexpr int64_t kStateBytes = 192 * 1024;  // of q and out that a task keeps in the L2 cache
+constexpr int64_t kTileBytes = 128 * 1024;   // of packed k and v beside them
+constexpr int64_t kMinTaskRows = 96;
+constexpr int64_t kDecodeRows = 8;  // more rows than this pay for packing
+
+int64_t round_to(int64_t x, int64_t step) { return ceil_div(x, step) * step; }
+
+/// The most tasks that any lengths can give.
+std::optional<int64_t> max_tasks(const ForwardTiling& tiling, const core::Problem& p) {
+  // A sequence is cut into at most rows / task_rows + 1 parts for each query head, or keys / chunk
+  // + 1 for each key head.
+  const int64_t tiles = p.batch + p.total_q() / tiling.task_rows;
+  const int64_t chunks = p.batch + p.total_k() / kMinDecodeChunk;
+  int64_t tile_tasks = 0, decode_tasks = 0, all = 0;
+  if (__builtin_mul_overflow(tiles, p.heads_q, &tile_tasks) ||
+      __builtin_mul_overflow(chunks, p.heads_k, &decode_tasks) ||
+      __builtin_add_overflow(tile_tasks, decode_tasks, &all)) {
+    return std::nullopt;
+  }
+  return all;
+}
+
+/// Rows of partial results of decode chunks, for any lengths.
+int64_t max_slots(const ForwardTiling& tiling, const core::Problem& p) {
+  if (p.max_rows_k() <= kMinDecodeChunk || tiling.decode_rows < p.group) return 0;
+  const int64_t rows = std::min(tiling.decode_rows, p.group * p.max_rows_q());
+  // A chunk is kMinDecodeChunk keys at least, the last one of a sequence excepted.
+  const int64_t chunks = std::min(p.batch + p.total_k() / kMinDecodeChunk,
+                                  p.batch * std::min(kMaxDecodeChunks, p.max_rows_k()));
+  int64_t slots = 0;
+  if (__builtin_mul_overflow(chunks, rows * p.heads_k, &slots)) return INT64_MAX;
+  return slots;
+}
+
+}  // namespace
+
+int64_t decode_chunk(int64_t keys) {
+  return std::max(kMinDecodeChunk, round_to(ceil_div(keys, kMaxDecodeChunks), kDecodeBlock));
+}
+
+template <class T>
+ForwardTiling make_forward_tiling(const Kernels<T>& kernels, const core::Problem& p, int threads) {
+  constexpr auto kSize = static_cast<int64_t>(sizeof(T));
+  ForwardTiling t;
+  const int64_t ld_qk = round_to(p.dim_qk, kernels.panel);
+  t.ld_v = round_to(p.dim_v, kernels.panel);
+  const int64_t row_bytes = (ld_qk + t.ld_v) * kSize;
+  t.tile_keys = kTileBytes / row_bytes / 64 * 64;
+  t.tile_keys = std::clamp<int64_t>(t.tile_keys, 64, 128);
+  t.block_rows = round_to(48, kernels.row_step);
+  // Enough tasks for the threads to share evenly; then as many rows as fit beside the tile.
+  const int64_t rows_each = p.total_q() * p.heads_q / (4 * int64_t{threads});
+  const int64_t rows_fit = std::min(kStateBytes / row_bytes, int64_t{512});
+  t.task_rows =
+      round_to(std::clamp(rows_each, kMinTaskRows, std::max(rows_fit, kMinTaskRows)), t.block_rows);
+  t.decode_rows = p.spec.options.batch_invariant ? 0 : kDecodeRows;
+  return t;
+}
+
+template <class T>
+ForwardScratch<T> ForwardScratch<T>::carve(Carver& carver, const Kernels<T>& kernels,
+                                           const ForwardTiling& t, const core::Problem& p) {
+  const int64_t panel = kernels.panel;
+  ForwardScratch s;
+  s.q = carver.take<T>(t.task_rows, p.dim_qk);
+  s.out = carver.take<T>(t.task_rows, t.ld_v);
+  s.max = carver.take<T>(t.task_rows);
+  s.sum = carver.take<T>(t.task_rows);
+  s.k = carver.take<T>(packed_size(kernels, p.dim_qk, t.tile_keys));
+  s.v = carver.take<T>(packed_size(kernels, t.tile_keys, p.dim_v));
+  s.scores = carver.take<T>(std::max(t.block_rows, kDecodeRows), round_to(t.tile_keys, panel));
+  s.visible = carver.take<Columns>(std::max(t.block_rows, kDecodeRows));
+  s.bias = carver.take<T>(std::max(t.tile_keys, kDecodeBlock));
+  s.mask = carver.take<uint8_t>(std::max(t.tile_keys, kDecodeBlock));
+  return s;
+}
+
+template <class T>
+ForwardWorkspace<T> ForwardWorkspace<T>::carve(Carver& carver, const Kernels<T>& kernels,
+                                               const ForwardTiling& tiling,
+                                               const core::Problem& problem, int threads,
+                                               bool fill) {
+  ForwardWorkspace w;
+  w.tasks = carver.take<Task>(max_tasks(tiling, problem).value_or(INT64_MAX));
+  const int64_t slots = max_slots(tiling, problem);
+  w.partials.out = carver.take<T>(slots, tiling.ld_v);
+  w.partials.max = carver.take<T>(slots);
+  w.partials.sum = carver.take<T>(slots);
+  w.scratch = carver.take<ForwardScratch<T>>(threads);
+  for (int i = 0; i < threads; ++i) {
+    const auto scratch = ForwardScratch<T>::carve(carver, kernels, tiling, problem);
+    if (fill) w.scratch[i] = scratch;
+  }
+  return w;
+}
+
+template ForwardTiling make_forward_tiling(const Kernels<float>&, const core::Problem&, int);
+template ForwardTiling make_forward_tiling(const Kernels<double>&, const core::Problem&, int);
+template struct ForwardScratch<float>;
+template struct ForwardScratch<double>;
+template struct ForwardWorkspace<float>;
+template struct ForwardWorkspace<double>;
+
+}  // namespace fa4::cpu

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Sizes of the forward pass: tiles, tasks and where they keep their scratch in the workspace.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "core/problem.h"
+#include "core/sequence.h"
+#include "cpu/carver.h"
+#include "cpu/kernels.h"
+
+namespace fa4::cpu {
+
+/// A part of the work that one worker does at a stretch, for one sequence and one head of k.
+struct Task {
+  int64_t sequence = 0;
+  int64_t cost = 0;  ///< About proportional to its time.
+  int32_t head_k = 0;
+  int32_t first_head = 0;  ///< Query heads [first_head, first_head + heads) of head_k's group.
+  int32_t heads = 0;
+  bool decode = false;
+  int32_t chunks = 0;  ///< Decode, first of several chunks: their number.
+  core::Range rows;    ///< Query rows of each head.
+  core::Range keys;    ///< Decode: the chunk of keys.
+  int64_t slot = -1;   ///< Decode: where the first row's partial result goes; -1: straight to out.
+};
+
+/// Row-independent sizes. Everything that can change a result's bits (tile_keys, what counts as
+/// decode, decode chunks) depends on the problem and the processor, never on threads.
+struct ForwardTiling {
+  int64_t tile_keys = 0;    ///< Keys of a packed tile, on a grid that begins at the first used key.
+  int64_t block_rows = 0;   ///< Rows whose scores are in flight.
+  int64_t task_rows = 0;    ///< Rows (of all its heads) that a task is meant to have.
+  int64_t ld_v = 0;         ///< d_v rounded up to whole panels.
+  int64_t decode_rows = 0;  ///< Sequences with no more rows a head of k take the decode path.
+};
+
+constexpr int64_t kMinDecodeChunk = 512;
+constexpr int64_t kMaxDecodeChunks = 64;
+constexpr int64_t kDecodeBlock = 128;  ///< Keys that a decode task scores at a time.
+
+/// Keys of each part that a sequence with `keys` keys is cut into for decode.
+int64_t decode_chunk(int64_t keys);
+
+template <class T>
+ForwardTiling make_forward_tiling(const Kernels<T>& kernels, const core::Problem& problem,
+                                  int threads);
+
+/// Scratch of one worker.
+template <class T>
+struct ForwardScratch {
+  T* q;    ///< [task_rows, d_qk]
+  T* out;  ///< [task_rows, ld_v]
+  T* max;  ///< [task_rows], as sum
+  T* sum;
+  T* k;              ///< packed, tile_keys columns
+  T* v;              ///< packed, tile_keys deep
+  T* scores;         ///< [block_rows, tile_keys]
+  Columns* visible;  ///< [block_rows]
+  T* bias;           ///< [tile_keys]
+  uint8_t* mask;     ///< [tile_keys]
+
+  static ForwardScratch carve(Carver& carver, const Kernels<T>& kernels,
+                              const ForwardTiling& tiling, const core::Problem& problem);
+};
+
+/// Partial results of decode chunks: a slot is one row's.
+template <class T>
+struct Partials {
+  T* out = nullptr;  ///< [slots, ld_v], not normalised
+  T* max = nullptr;  ///< [slots], as sum
+  T* sum = nullptr;
+};
+
+/// The workspace of a forward run.
+template <class T>
+struct ForwardWorkspace {
+  Task* tasks = nullptr;
+  Partials<T> partials;
+  ForwardScratch<T>* scratch = nullptr;  ///< [threads]
+
+  static ForwardWorkspace carve(Carver& carver, const Kernels<T>& kernels,
+                                const ForwardTiling& tiling, const core::Problem& problem,
+                                int threads, bool fill);
+};
+
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace fa4::cpu

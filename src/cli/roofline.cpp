@@ -174,7 +174,8 @@ void add_flags(CLI::App& app, Request& request) {
   app.add_option("--chip", request.chip, "A100, H100, B200 or B300 (default: all)")
       ->check(CLI::Validator(chip, ""));
   app.add_option("--pass", request.pass, "Which pass (default: both)")
-      ->check(CLI::IsMember({"forward", "backward", "both"}));
+      ->check(CLI::IsMember({"forward", "backward", "both"}))
+      ->type_name("");
   app.add_option("--tile-m", request.tile_m, "Queries of a tile (default: 128, and 256 forward)");
   app.add_option("--tile-n", request.tile_n, "Keys of a tile (default: 128)");
   app.add_option("--head-dim", request.head_dim, "Head dim (default: 128)");

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// fa4 attend: attention of tensors in .npy files.
+#include <fa4/plan.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "cli/attend_request.h"
+#include "cli/check.h"
+#include "cli/command.h"
+#include "cli/npy.h"
+#include "cli/terminal.h"
+
+namespace fa4::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// What happened, for the table and the JSON.
+struct Outcome {
+  double forward_seconds = 0;
+  double backward_seconds = 0;
+  std::string forward_plan, backward_plan;
+  std::vector<Check> checks;
+  std::vector<std::pair<std::string, std::string>> written;  ///< Tensor, file.
+};
+
+/// Workspace from an Array, which is aligned as Plan wants it.
+Array workspace_of(const Plan& plan) {
+  return {DType::kBool, {static_cast<int64_t>(plan.workspace_bytes())}};
+}
+
+template <class Run>
+double best_seconds(int repeats, const Run& run) {
+  double best = 0;
+  for (int i = 0; i < repeats; ++i) {
+    const Clock::time_point start = Clock::now();
+    run().check();
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    best = i == 0 ? seconds : std::min(best, seconds);
+  }
+  return best;
+}
+
+void run_forward(const AttendRequest& request, AttendArrays& arrays, Outcome& outcome) {
+  const Device device = device_of(request);
+  const Plan plan =
+      Plan::make(AttentionProblem::forward(arrays.tensors(device), request.options), device)
+          .value();
+  make_forward_outputs(arrays);
+  Array workspace = workspace_of(plan);
+  outcome.forward_plan = plan.describe();
+  outcome.forward_seconds = best_seconds(request.repeat, [&] {
+    return plan.run(arrays.tensors(device), {workspace.data(), workspace.bytes()});
+  });
+  if (request.check) {
+    outcome.checks = check_forward(arrays.tensors(Device::cpu()), request.options);
+  }
+}
+
+void run_backward(const AttendRequest& request, AttendArrays& arrays, Outcome& outcome) {
+  const Device device = device_of(request);
+  make_backward_outputs(arrays, request);
+  const Plan plan =
+      Plan::make(AttentionProblem::backward(arrays.tensors(device), arrays.gradients(device),
+                                            request.options),
+                 device)
+          .value();
+  Array workspace = workspace_of(plan);
+  outcome.backward_plan = plan.describe();
+  outcome.backward_seconds = best_seconds(request.repeat, [&] {
+    return plan.run(arrays.tensors(device), arrays.gradients(device),
+                    {workspace.data(), workspace.bytes()});
+  });
+  if (!request.check) return;
+  const std::vector<Check> checks = check_backward(
+      arrays.tensors(Device::cpu()), arrays.gradients(Device::cpu()), request.options);
+  outcome.checks.insert(outcome.checks.end(), checks.begin(), checks.end());
+}
+
+void write_outputs(const AttendRequest& request, AttendArrays& arrays, Outcome& outcome) {
+  for (const NamedFile& file : request.outputs) {
+    if (file.path.empty()) continue;
+    const Array& array = arrays.at(file.name);
+    const bool narrow = array.dtype() == DType::kBFloat16 || array.dtype() == DType::kFloat16;
+    if (request.widen && narrow) {
+      write_npy_file(file.path, convert(array, DType::kFloat32)).check();
+    } else {
+      write_npy_file(file.path, array).check();
+    }
+    outcome.written.emplace_back(file.name, file.path);
+  }
+}
+
+void print_inputs(const AttendRequest& request, AttendArrays& arrays) {
+  Table table({{"tensor", Table::Align::kLeft},
+               {"dtype and dims", Table::Align::kLeft},
+               {"file", Table::Align::kLeft}});
+  for (const NamedFile& file : request.inputs) {
+    if (!file.path.empty()) {
+      table.add_row({file.name, describe(arrays.at(file.name)), file.path});
+    }
+  }
+  table.print();
+}
+
+void print_checks(const std::vector<Check>& checks) {
+  fmt::print("\n{}\n\n", paint("Errors against dense float64 attention", Style::kBold));
+  Table table({{"tensor", Table::Align::kLeft},
+               {"error"},
+               {"plain same-dtype error"},
+               {"allowed"},
+               {"", Table::Align::kLeft}});
+  for (const Check& c : checks) {
+    table.add_row({c.name, fmt::format("{:.2e}", c.error), fmt::format("{:.2e}", c.plain_error),
+                   fmt::format("{:.2e}", c.allowed),
+                   c.passed ? paint("pass", Style::kGood) : paint("FAIL", Style::kBad)});
+  }
+  table.print();
+  for (const Check& c : checks) {
+    if (!c.passed) fmt::print("  {}\n", c.fault);
+  }
+}
+
+void print_outcome(const AttendRequest& request, AttendArrays& arrays, const Outcome& outcome) {
+  print_inputs(request, arrays);
+  fmt::print("\n  forward   {:.3f} ms\n", outcome.forward_seconds * 1e3);
+  if (request.wants_backward()) {
+    fmt::print("  backward  {:.3f} ms\n", outcome.backward_seconds * 1e3);
+  }
+  if (request.describe) {
+    fmt::print("\n{}\n{}\n", outcome.forward_plan, outcome.backward_plan);
+  }
+  if (!outcome.checks.empty()) print_checks(outcome.checks);
+  if (!outcome.written.empty()) fmt::print("\n");
+  for (const auto& [name, path] : outcome.written) {
+    fmt::print("  wrote {} to {}\n", describe(arrays.at(name)), path);
+  }
+}
+
+nlohmann::json to_json(const AttendRequest& request, AttendArrays& arrays, const Outcome& outcome) {
+  nlohmann::json json = {{"forward_seconds", outcome.forward_seconds},
+                         {"forward_plan", outcome.forward_plan}};
+  if (request.wants_backward()) {
+    json["backward_seconds"] = outcome.backward_seconds;
+    json["backward_plan"] = outcome.backward_plan;
+  }
+  for (const NamedFile& file : request.inputs) {
+    if (file.path.empty()) continue;
+    const Array& array = arrays.at(file.name);
+    json["inputs"][file.name] = {
+        {"file", file.path}, {"dtype", to_string(array.dtype())}, {"dims", array.dims()}};
+  }
+  for (const auto& [name, path] : outcome.written) json["written"][name] = path;
+  if (!request.check) return json;
+  json["passed"] = all_passed(outcome.checks);
+  for (const Check& c : outcome.checks) {
+    json["checks"].push_back({{"tensor", c.name},
+                              {"error", c.error},
+                              {"plain_error", c.plain_error},
+                              {"allowed", c.allowed},
+                              {"passed", c.passed},
+                              {"fault", c.fault}});
+  }
+  return json;
+}
+
+}  // namespace
+
+int attend_command(int argc, char** argv) {
+  CLI::App app{
+      "Computes attention of tensors in .npy files, forward and (with --dout) backward.\n"
+      "Files may hold <f4, <f8, <f2, |b1, <i4 or <i8; with --bf16, <u2 is bfloat16.",
+      "fa4 attend"};
+  AttendRequest request;
+  add_attend_flags(app, request);
+  set_examples(app,
+               {"attend q.npy k.npy v.npy --causal --out out.npy --lse lse.npy",
+                "attend q.npy k.npy v.npy --dtype bf16 --window-left 255 --check",
+                "attend q.npy k.npy v.npy --dout dout.npy --dq dq.npy --dk dk.npy --dv dv.npy",
+                "attend q.npy k.npy v.npy --cu-seqlens-q cu.npy --cu-seqlens-k cu.npy --json"});
+  if (const auto code = parse(app, argc, argv)) return *code;
+  resolve(request);
+
+  AttendArrays arrays = read_inputs(request);
+  Outcome outcome;
+  run_forward(request, arrays, outcome);
+  if (request.wants_backward()) run_backward(request, arrays, outcome);
+  write_outputs(request, arrays, outcome);
+  if (request.json) {
+    fmt::print("{}\n", to_json(request, arrays, outcome).dump(2));
+  } else {
+    print_outcome(request, arrays, outcome);
+  }
+  return all_passed(outcome.checks) ? kExitOk : kExitFailure;
+}
+
+}  // namespace fa4::cli

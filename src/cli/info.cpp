@@ -1,17 +1,234 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // fa4 info: what this machine has and what fa4 can do on it.
+#include <dirent.h>
+#include <fa4/plan.h>
 #include <fa4/version.h>
 #include <fmt/core.h>
 
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
 #include "cli/command.h"
+#include "cli/cpu_info.h"
+#include "cli/terminal.h"
 
 namespace fa4::cli {
+namespace {
+
+/// A problem to ask the library about.
+struct Question {
+  const char* what;
+  AttentionProblem problem;
+};
+
+AttentionProblem problem_of(Pass pass, DType dtype, int64_t d, int64_t d_v, int64_t heads_q = 4,
+                            int64_t heads_k = 4) {
+  AttentionProblem p;
+  p.pass = pass;
+  p.q = {dtype, 4, {1, 128, heads_q, d}};
+  p.k = {dtype, 4, {1, 128, heads_k, d}};
+  p.v = {dtype, 4, {1, 128, heads_k, d_v}};
+  return p;
+}
+
+template <class Change>
+AttentionProblem with(AttentionProblem problem, const Change& change) {
+  change(problem);
+  return problem;
+}
+
+/// Features of the contract beside dtypes and head dims.
+std::vector<Question> feature_questions() {
+  constexpr DType kType = DType::kFloat32;
+  const AttentionProblem forward = problem_of(Pass::kForward, kType, 64, 64);
+  const AttentionProblem backward = problem_of(Pass::kBackward, kType, 64, 64);
+  using P = AttentionProblem;
+  return {
+      {"grouped heads, 8 on 2", problem_of(Pass::kForward, kType, 64, 64, 8, 2)},
+      {"d_qk 192, d_v 128", problem_of(Pass::kForward, kType, 192, 128)},
+      {"causal", with(forward, [](P& p) { p.options.causal = Causal::kBottomRight; })},
+      {"window", with(forward,
+                      [](P& p) {
+                        p.options.window = {64, 0};
+                      })},
+      {"softcap", with(forward, [](P& p) { p.options.softcap = 30; })},
+      {"dropout", with(forward, [](P& p) { p.options.dropout_p = 0.1; })},
+      {"boolean mask", with(forward,
+                            [](P& p) {
+                              p.mask = {DType::kBool, 4, {1, 1, 128, 128}};
+                            })},
+      {"bias with gradient", with(backward,
+                                  [](P& p) {
+                                    p.bias = {kType, 4, {1, 4, 128, 128}};
+                                    p.has_dbias = true;
+                                  })},
+      {"ALiBi", with(forward,
+                     [](P& p) {
+                       p.alibi_slopes = {DType::kFloat32, 1, {4}};
+                     })},
+      {"sink with gradient", with(backward,
+                                  [](P& p) {
+                                    p.sink = {kType, 1, {4}};
+                                    p.has_dsink = true;
+                                  })},
+      {"packed sequences", with(forward,
+                                [](P& p) {
+                                  p.q = p.k = p.v = {kType, 3, {128, 4, 64}};
+                                  p.cu_seqlens_q = p.cu_seqlens_k = {DType::kInt32, 1, {3}};
+                                })},
+      {"gradient of the LSE", with(backward, [](P& p) { p.has_dlse = true; })},
+      {"deterministic backward", with(backward, [](P& p) { p.options.deterministic = true; })},
+      {"batch-invariant", with(forward, [](P& p) { p.options.batch_invariant = true; })},
+  };
+}
+
+std::string answer(const AttentionProblem& problem) {
+  const Support support = supports(problem, Device::cpu());
+  return support ? paint("yes", Style::kGood) : paint("no: ", Style::kBad) + support.reason;
+}
+
+/// What the library says that it would run, for one problem. "" if it would not.
+std::string plan_text(const AttentionProblem& problem) {
+  const Result<Plan> plan = Plan::make(problem);
+  return plan.ok() ? plan->describe() : "";
+}
+
+/// NVIDIA devices by their device files: info asks no driver, since no backend would use it.
+int nvidia_devices() {
+  int count = 0;
+  DIR* folder = opendir("/dev");
+  if (folder == nullptr) return 0;
+  while (const dirent* entry = readdir(folder)) {
+    const std::string name = entry->d_name;
+    if (name.size() > 6 && name.compare(0, 6, "nvidia") == 0 &&
+        name.find_first_not_of("0123456789", 6) == std::string::npos) {
+      ++count;
+    }
+  }
+  closedir(folder);
+  return count;
+}
+
+std::string join(const std::vector<std::string>& words, const char* between) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : between) + word;
+  return text;
+}
+
+void print_heading(const std::string& text) { fmt::print("\n{}\n", paint(text, Style::kBold)); }
+
+void print_cpu(const CpuInfo& cpu, const std::vector<std::string>& targets) {
+  print_heading("CPU");
+  fmt::print("  model     {}\n", cpu.model);
+  fmt::print("  cores     {} online, {} usable by this process\n", cpu.logical, cpu.usable);
+  for (const Cache& cache : cpu.caches) {
+    fmt::print("  L{:<8} {} {}{}\n", cache.level, format_bytes(cache.bytes),
+               cache.type == "Unified" ? ""
+               : cache.type == "Data"  ? "data"
+                                       : "instructions",
+               cache.sharers > 1 ? fmt::format(" shared by {}", cache.sharers) : "");
+  }
+  fmt::print("  memory    {}\n", format_bytes(cpu.memory_bytes));
+  fmt::print("  has       {}\n", join(cpu.flags, " "));
+  fmt::print("  targets   {}\n", targets.empty() ? "none" : join(targets, " "));
+  const char* forced = std::getenv("FA4_CPU_TARGET");
+  if (forced != nullptr && *forced != '\0') {
+    fmt::print("            FA4_CPU_TARGET={} is set\n", forced);
+  } else if (!targets.empty()) {
+    fmt::print("            {} is used; FA4_CPU_TARGET=NAME chooses another\n", targets.front());
+  }
+}
+
+void print_gpus() {
+  print_heading("GPUs");
+  const int devices = nvidia_devices();
+  fmt::print("  looked for NVIDIA devices (/dev/nvidia0, ...): {}\n",
+             devices == 0 ? "none" : fmt::format("{} found", devices));
+  const Support support =
+      supports(problem_of(Pass::kForward, DType::kBFloat16, 128, 128), Device::cuda(0));
+  fmt::print("  usable: {}\n", support ? paint("yes", Style::kGood)
+                                       : paint("no", Style::kBad) + ", " + support.reason);
+}
+
+void print_support() {
+  print_heading("Supported on the CPU");
+  Table table({{"", Table::Align::kLeft},
+               {"forward", Table::Align::kLeft},
+               {"backward", Table::Align::kLeft}});
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
+    table.add_row({fmt::format("{}, head dim 64", to_string(dtype)),
+                   answer(problem_of(Pass::kForward, dtype, 64, 64)),
+                   answer(problem_of(Pass::kBackward, dtype, 64, 64))});
+  }
+  for (const int64_t d : {1, 256, 512}) {
+    table.add_row({fmt::format("float32, head dim {}", d),
+                   answer(problem_of(Pass::kForward, DType::kFloat32, d, d)),
+                   answer(problem_of(Pass::kBackward, DType::kFloat32, d, d))});
+  }
+  for (Question question : feature_questions()) {
+    AttentionProblem forward = question.problem;
+    forward.pass = Pass::kForward;
+    forward.has_dlse = forward.has_dbias = forward.has_dsink = false;
+    AttentionProblem backward = question.problem;
+    backward.pass = Pass::kBackward;
+    table.add_row({question.what, answer(forward), answer(backward)});
+  }
+  table.print();
+}
+
+void print_plans() {
+  const std::string forward = plan_text(problem_of(Pass::kForward, DType::kFloat32, 64, 64));
+  if (forward.empty()) return;
+  print_heading("What runs for float32 [1, 128, 4, 64]");
+  fmt::print("{}\n", forward);
+}
+
+nlohmann::json to_json(const CpuInfo& cpu, const std::vector<std::string>& targets) {
+  nlohmann::json caches = nlohmann::json::array();
+  for (const Cache& cache : cpu.caches) {
+    caches.push_back({{"level", cache.level},
+                      {"type", cache.type},
+                      {"bytes", cache.bytes},
+                      {"sharers", cache.sharers}});
+  }
+  nlohmann::json features;
+  for (const Question& question : feature_questions()) {
+    const Support support = supports(question.problem, Device::cpu());
+    features[question.what] = {{"supported", support.supported}, {"reason", support.reason}};
+  }
+  return {{"version", version()},
+          {"cpu",
+           {{"model", cpu.model},
+            {"online", cpu.logical},
+            {"usable", cpu.usable},
+            {"caches", caches},
+            {"memory_bytes", cpu.memory_bytes},
+            {"flags", cpu.flags},
+            {"targets", targets}}},
+          {"nvidia_devices", nvidia_devices()},
+          {"features_on_cpu", features}};
+}
+
+}  // namespace
 
 int info_command(int argc, char** argv) {
   CLI::App app{"Says what this machine has and what fa4 can do on it.", "fa4 info"};
-  set_examples(app, {"info"});
+  bool json = false;
+  app.add_flag("--json", json, "Print JSON");
+  set_examples(app, {"info", "info --json"});
   if (const auto code = parse(app, argc, argv)) return *code;
-  fmt::print("fa4 {}\n", version());
+
+  const CpuInfo cpu = cpu_info();
+  const std::vector<std::string> targets = library_targets();
+  if (json) {
+    fmt::print("{}\n", to_json(cpu, targets).dump(2));
+    return kExitOk;
+  }
+  fmt::print("{}\n", paint(fmt::format("fa4 {}", version()), Style::kTitle));
+  print_cpu(cpu, targets);
+  print_gpus();
+  print_support();
+  print_plans();
   return kExitOk;
 }
 

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What this machine can do at most, measured: the roofs that attention is held against.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace fa4::cli {
+
+/// Rates of `threads` threads together.
+struct Roofs {
+  int threads = 1;
+  std::string target;                 ///< The vector unit that the probes used: "AVX2", ...
+  double fma_gflops = 0;              ///< float32 multiply-adds from registers, 2 flop each.
+  std::optional<double> bf16_gflops;  ///< bfloat16 dot products (AVX-512-BF16) from registers.
+  double exp_gops = 0;                ///< 10^9 exponentials: range reduction, polynomial, scaling.
+  double read_gbs = 0;                ///< Reading memory that is in no cache.
+  double copy_gbs = 0;                ///< Copying it: bytes read and bytes written.
+
+  /// The roof of matrix products in a dtype.
+  double product_gflops(bool bf16) const { return bf16 && bf16_gflops ? *bf16_gflops : fma_gflops; }
+};
+
+/// Measures. Each figure is the best of several runs of about `seconds_per_run`. `buffer_bytes` is
+/// the size of the memory that is read and copied; at least four times the last-level cache.
+/// `announce` is called before each figure with its name.
+Roofs measure_roofs(int threads, double seconds_per_run, int64_t buffer_bytes,
+                    const std::function<void(const std::string&)>& announce);
+
+/// Figures that measure_roofs() announces.
+inline constexpr int kRoofSteps = 5;
+
+// The probes, for measure_roofs(). Each returns a number that depends on all of its work, so that
+// none of it can be left out.
+namespace probe {
+
+const char* target_name();
+/// `iterations` rounds of multiply-adds; flops_of_fma() says how many flops a round is.
+float fma(int64_t iterations);
+int64_t flops_of_fma();
+/// 2^x of `count` floats (a multiple of 64).
+float exp2(const float* x, int64_t count);
+/// Sum of `count` floats (a multiple of 256).
+float read(const float* x, int64_t count);
+
+bool has_bf16_dot();
+float bf16_dot(int64_t iterations);
+int64_t flops_of_bf16_dot();
+
+}  // namespace probe
+}  // namespace fa4::cli

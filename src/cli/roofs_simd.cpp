@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The probes that Highway compiles for each vector unit.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cli/roofs_simd.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "cli/roofs.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fa4::cli::probe {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+// Multiply-adds in flight: latency (4 or 5 cycles) times 2 a cycle, and no more than AVX2's
+// registers hold beside the two constants.
+constexpr int kChains = 12;
+
+const char* Name() { return hwy::TargetName(HWY_TARGET); }
+
+int64_t FlopsOfFma() { return int64_t{2} * kChains * static_cast<int64_t>(hn::Lanes(D())); }
+
+float Fma(int64_t iterations) {
+  const D d;
+  const V a = hn::Set(d, 0.999F), b = hn::Set(d, 0.001F);
+  V c0 = hn::Iota(d, 1), c1 = c0 + b, c2 = c1 + b, c3 = c2 + b, c4 = c3 + b, c5 = c4 + b;
+  V c6 = c5 + b, c7 = c6 + b, c8 = c7 + b, c9 = c8 + b, c10 = c9 + b, c11 = c10 + b;
+  for (int64_t i = 0; i < iterations; ++i) {
+    c0 = hn::MulAdd(c0, a, b);
+    c1 = hn::MulAdd(c1, a, b);
+    c2 = hn::MulAdd(c2, a, b);
+    c3 = hn::MulAdd(c3, a, b);
+    c4 = hn::MulAdd(c4, a, b);
+    c5 = hn::MulAdd(c5, a, b);
+    c6 = hn::MulAdd(c6, a, b);
+    c7 = hn::MulAdd(c7, a, b);
+    c8 = hn::MulAdd(c8, a, b);
+    c9 = hn::MulAdd(c9, a, b);
+    c10 = hn::MulAdd(c10, a, b);
+    c11 = hn::MulAdd(c11, a, b);
+  }
+  const V sum = c0 + c1 + c2 + c3 + c4 + c5 + c6 + c7 + c8 + c9 + c10 + c11;
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+/// 2^x for x <= 0: x = n + f with |f| <= 1/2, a polynomial of degree 5 in f, and n added to the
+/// exponent. The coefficients are those of the Taylor series: a probe needs their number, not the
+/// last bit.
+V Exp2(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  x = hn::Max(x, hn::Set(d, -126.0F));
+  const V n = hn::Round(x);
+  const V f = x - n;
+  V p = hn::MulAdd(f, hn::Set(d, 1.3333558e-3F), hn::Set(d, 9.6181291e-3F));
+  p = hn::MulAdd(p, f, hn::Set(d, 5.5504109e-2F));
+  p = hn::MulAdd(p, f, hn::Set(d, 2.4022651e-1F));
+  p = hn::MulAdd(p, f, hn::Set(d, 6.9314718e-1F));
+  p = hn::MulAdd(p, f, hn::Set(d, 1.0F));
+  const auto exponent = hn::ShiftLeft<23>(hn::ConvertTo(di, n));
+  return hn::BitCast(d, hn::BitCast(di, p) + exponent);
+}
+
+float Exp2OfMany(const float* x, int64_t count) {
+  const D d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+  for (int64_t i = 0; i < count; i += 4 * lanes) {
+    s0 = s0 + Exp2(d, hn::LoadU(d, x + i));
+    s1 = s1 + Exp2(d, hn::LoadU(d, x + i + lanes));
+    s2 = s2 + Exp2(d, hn::LoadU(d, x + i + 2 * lanes));
+    s3 = s3 + Exp2(d, hn::LoadU(d, x + i + 3 * lanes));
+  }
+  return hn::GetLane(hn::SumOfLanes(d, (s0 + s1) + (s2 + s3)));
+}
+
+float Read(const float* x, int64_t count) {
+  const D d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+  for (int64_t i = 0; i < count; i += 4 * lanes) {
+    s0 = s0 + hn::LoadU(d, x + i);
+    s1 = s1 + hn::LoadU(d, x + i + lanes);
+    s2 = s2 + hn::LoadU(d, x + i + 2 * lanes);
+    s3 = s3 + hn::LoadU(d, x + i + 3 * lanes);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, (s0 + s1) + (s2 + s3)));
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace fa4::cli::probe
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fa4::cli::probe {
+
+HWY_EXPORT(Name);
+HWY_EXPORT(FlopsOfFma);
+HWY_EXPORT(Fma);
+HWY_EXPORT(Exp2OfMany);
+HWY_EXPORT(Read);
+
+const char* target_name() { return HWY_DYNAMIC_DISPATCH(Name)(); }
+int64_t flops_of_fma() { return HWY_DYNAMIC_DISPATCH(FlopsOfFma)(); }
+float fma(int64_t iterations) { return HWY_DYNAMIC_DISPATCH(Fma)(iterations); }
+float exp2(const float* x, int64_t count) { return HWY_DYNAMIC_DISPATCH(Exp2OfMany)(x, count); }
+float read(const float* x, int64_t count) { return HWY_DYNAMIC_DISPATCH(Read)(x, count); }
+
+}  // namespace fa4::cli::probe
+#endif

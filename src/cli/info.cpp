@@ -82,9 +82,10 @@ std::vector<Question> feature_questions() {
   };
 }
 
-std::string answer(const AttentionProblem& problem) {
+std::string answer(const AttentionProblem& problem, Notes& reasons) {
   const Support support = supports(problem, Device::cpu());
-  return support ? paint("yes", Style::kGood) : paint("no: ", Style::kBad) + support.reason;
+  if (support) return paint("yes", Style::kGood);
+  return fmt::format("{} {}", paint("no", Style::kBad), reasons.mark(support.reason));
 }
 
 /// What the library says that it would run, for one problem. "" if it would not.
@@ -122,11 +123,11 @@ void print_cpu(const CpuInfo& cpu, const std::vector<std::string>& targets) {
   fmt::print("  model     {}\n", cpu.model);
   fmt::print("  cores     {} online, {} usable by this process\n", cpu.logical, cpu.usable);
   for (const Cache& cache : cpu.caches) {
-    fmt::print("  L{:<8} {} {}{}\n", cache.level, format_bytes(cache.bytes),
-               cache.type == "Unified" ? ""
-               : cache.type == "Data"  ? "data"
-                                       : "instructions",
-               cache.sharers > 1 ? fmt::format(" shared by {}", cache.sharers) : "");
+    std::string text = format_bytes(cache.bytes);
+    if (cache.type == "Data") text += ", data";
+    if (cache.type == "Instruction") text += ", instructions";
+    if (cache.sharers > 1) text += fmt::format(", shared by {}", cache.sharers);
+    fmt::print("  L{}        {}\n", cache.level, text);
   }
   fmt::print("  memory    {}\n", format_bytes(cpu.memory_bytes));
   fmt::print("  has       {}\n", join(cpu.flags, " "));
@@ -152,18 +153,19 @@ void print_gpus() {
 
 void print_support() {
   print_heading("Supported on the CPU");
+  Notes reasons;
   Table table({{"", Table::Align::kLeft},
                {"forward", Table::Align::kLeft},
                {"backward", Table::Align::kLeft}});
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
     table.add_row({fmt::format("{}, head dim 64", to_string(dtype)),
-                   answer(problem_of(Pass::kForward, dtype, 64, 64)),
-                   answer(problem_of(Pass::kBackward, dtype, 64, 64))});
+                   answer(problem_of(Pass::kForward, dtype, 64, 64), reasons),
+                   answer(problem_of(Pass::kBackward, dtype, 64, 64), reasons)});
   }
   for (const int64_t d : {1, 256, 512}) {
     table.add_row({fmt::format("float32, head dim {}", d),
-                   answer(problem_of(Pass::kForward, DType::kFloat32, d, d)),
-                   answer(problem_of(Pass::kBackward, DType::kFloat32, d, d))});
+                   answer(problem_of(Pass::kForward, DType::kFloat32, d, d), reasons),
+                   answer(problem_of(Pass::kBackward, DType::kFloat32, d, d), reasons)});
   }
   for (Question question : feature_questions()) {
     AttentionProblem forward = question.problem;
@@ -171,9 +173,10 @@ void print_support() {
     forward.has_dlse = forward.has_dbias = forward.has_dsink = false;
     AttentionProblem backward = question.problem;
     backward.pass = Pass::kBackward;
-    table.add_row({question.what, answer(forward), answer(backward)});
+    table.add_row({question.what, answer(forward, reasons), answer(backward, reasons)});
   }
   table.print();
+  reasons.print();
 }
 
 void print_plans() {

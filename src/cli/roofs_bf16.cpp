@@ -46,7 +46,9 @@ __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) float bf16_dot(i
                                    _mm512_add_ps(c4, c5));
   const __m512 high = _mm512_add_ps(_mm512_add_ps(_mm512_add_ps(c6, c7), _mm512_add_ps(c8, c9)),
                                     _mm512_add_ps(c10, c11));
-  return _mm512_reduce_add_ps(_mm512_add_ps(low, high));
+  alignas(64) float sums[16];
+  _mm512_store_ps(sums, _mm512_add_ps(low, high));
+  return sums[0] + sums[15];
 }
 
 #else

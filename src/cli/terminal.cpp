@@ -105,6 +105,18 @@ std::string Table::text() const {
 
 void Table::print(std::FILE* file) const { std::fputs(text().c_str(), file); }
 
+std::string Notes::mark(const std::string& text) {
+  const auto found = std::find(texts_.begin(), texts_.end(), text);
+  const auto number = found - texts_.begin() + 1;
+  if (found == texts_.end()) texts_.push_back(text);
+  return fmt::format("[{}]", number);
+}
+
+void Notes::print(std::FILE* file) const {
+  if (!texts_.empty()) fmt::print(file, "\n");
+  for (size_t i = 0; i < texts_.size(); ++i) fmt::print(file, "  [{}] {}\n", i + 1, texts_[i]);
+}
+
 ProgressBar::ProgressBar(int64_t total)
     : total_(std::max<int64_t>(total, 1)), enabled_(isatty(fileno(stderr)) != 0) {}
 

@@ -42,6 +42,17 @@ class Table {
   std::vector<std::vector<std::string>> rows_;  // An empty row is a rule.
 };
 
+/// Numbered notes below a table, so that a long reason is told once.
+class Notes {
+ public:
+  /// "[1]" for a text, the same for the same text.
+  std::string mark(const std::string& text);
+  void print(std::FILE* file = stdout) const;
+
+ private:
+  std::vector<std::string> texts_;
+};
+
 /// A progress bar on standard error; silent if that is no terminal. The destructor wipes it.
 class ProgressBar {
  public:

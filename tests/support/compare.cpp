@@ -26,7 +26,8 @@ double unit_roundoff(DType dtype) {
 /// What is known of a slice.
 struct Slice {
   double plain_error = 0;
-  double scale = 0;
+  double largest = 0;    // of the reference
+  double magnitude = 0;  // the largest sum of terms in absolute value
   double allowed = 0;
 };
 
@@ -49,16 +50,21 @@ std::vector<Slice> measure(const Comparison& c) {
   for (size_t i = 0; i < c.actual.size(); ++i) {
     if (c.slice_of[i] < 0) continue;
     Slice& slice = slices[c.slice_of[i]];
-    slice.scale = std::max(slice.scale, c.magnitude[i]);
+    if (std::isfinite(c.expected[i])) {
+      slice.largest = std::max(slice.largest, std::abs(c.expected[i]));
+    }
+    slice.magnitude = std::max(slice.magnitude, c.magnitude[i]);
     const double error = std::abs(oracle::round_to(c.dtype, c.plain[i]) - c.expected[i]);
     if (std::isfinite(error)) slice.plain_error = std::max(slice.plain_error, error);
   }
-  const double tiny = c.input_dtype == DType::kFloat64 ? 1e-10 : 1e-5;
+  const bool is_double = c.input_dtype == DType::kFloat64;
+  const double of_largest = is_double ? 1e-10 : 1e-5, of_terms = is_double ? 1e-13 : 5e-7;
   const double rounding = std::max(unit_roundoff(c.dtype), unit_roundoff(c.input_dtype));
-  for (size_t s = 0; s < slices.size(); ++s) {
-    slices[s].allowed = (c.softcap ? 3 : 2) * slices[s].plain_error + tiny * slices[s].scale +
-                        (c.few[s] ? rounding * slices[s].scale : 0) +
-                        (c.dtype == DType::kFloat16 ? 0x1p-25 : 0);  // half its least number
+  for (size_t i = 0; i < slices.size(); ++i) {
+    Slice& s = slices[i];
+    s.allowed = (c.softcap ? 3 : 2) * s.plain_error + of_largest * s.largest +
+                of_terms * s.magnitude + (c.dtype == DType::kFloat16 ? 0x1p-25 : 0);
+    if (c.few[i]) s.allowed += rounding * (s.largest + s.magnitude / 4);
   }
   return slices;
 }
@@ -92,7 +98,8 @@ std::string compare(const Comparison& c) {
     worst_ratio = slice.allowed > 0 ? error / slice.allowed : HUGE_VAL;
     std::ostringstream what;
     what << "off by " << error << "; allowed in slice " << c.slice_of[i] << ": " << slice.allowed
-         << " (plain same-dtype error " << slice.plain_error << ", scale " << slice.scale << ")";
+         << " (plain same-dtype error " << slice.plain_error << ", largest " << slice.largest
+         << ", terms " << slice.magnitude << ")";
     worst = describe(c, i, what.str());
   }
   return worst;

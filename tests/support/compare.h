@@ -4,12 +4,14 @@
 // NaNs and infinities first: they must stand where the reference has them. Then, slice by slice
 // (sequence, head), so that a large head hides no small one:
 //
-//   max |x - reference|  <=  2 * max |plain same-dtype - reference|  +  1e-5 * scale
+//   max |x - reference|  <=  2 * max |plain same-dtype - reference|          3 * with softcap
+//                            + 1e-5 * max |reference| + 5e-7 * max terms     float64: 1e-10, 1e-13
 //
-// 3 * with softcap; 1e-10 in float64. A slice's scale is the largest sum of its elements' terms in
-// absolute value (oracle::Precision::kMagnitude), not of the elements, which may cancel to nothing.
-// In a slice of few rows the plain implementation may be right by luck; there the dtype's rounding
-// error times the scale is allowed too. An element whose terms are all 0 must be exactly 0.
+// where an element's terms are what it is the sum of, in absolute value
+// (oracle::Precision::kMagnitude): gradients may cancel to nothing, and their rounding errors
+// don't. 5e-7 is 8 roundings of float32. In a slice of few rows the plain implementation may be
+// right by luck; there a rounding of the dtype is allowed as well. An element all of whose terms
+// are 0 must be exactly 0.
 #pragma once
 
 #include <fa4/types.h>

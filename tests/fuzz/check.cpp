@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "fuzz/check.h"
+
+#include <array>
+#include <vector>
+
+namespace fa4::fuzz {
+namespace {
+
+using test::Case;
+using test::HostTensor;
+using test::Verdict;
+using Bytes = std::vector<std::byte>;
+
+std::vector<Bytes> bytes_of(std::initializer_list<const HostTensor*> tensors) {
+  std::vector<Bytes> all;
+  for (const HostTensor* tensor : tensors) all.push_back(tensor->bytes());
+  return all;
+}
+
+std::vector<Bytes> inputs_of(const Case& c) {
+  return bytes_of({&c.q, &c.k, &c.v, &c.bias, &c.mask, &c.alibi_slopes, &c.sink, &c.cu_seqlens_q,
+                   &c.cu_seqlens_k, &c.seqused_q, &c.seqused_k, &c.start_q, &c.start_k, &c.dout,
+                   &c.dlse});
+}
+std::vector<Bytes> outputs_of(const Case& c) { return bytes_of({&c.out, &c.lse}); }
+std::vector<Bytes> gradients_of(const Case& c) {
+  return bytes_of({&c.dq, &c.dk, &c.dv, &c.dbias, &c.dsink});
+}
+
+Verdict failed(const std::string& message) { return {Verdict::Kind::kFailed, message}; }
+
+Verdict check_again(Case& c, bool backward) {
+  const std::vector<Bytes> outputs = outputs_of(c), gradients = gradients_of(c);
+  Status status = c.forward();
+  if (!status.ok()) return failed("second forward: " + status.message());
+  if (outputs_of(c) != outputs) return failed("a second forward gives other bits");
+  if (!backward || !c.options.deterministic) return {};
+  status = c.backward();
+  if (!status.ok()) return failed("second backward: " + status.message());
+  if (gradients_of(c) != gradients) return failed("a second backward gives other bits");
+  return {};
+}
+
+}  // namespace
+
+Verdict check(const Problem& problem, bool backward) {
+  Case c = build(problem);
+  const std::vector<Bytes> inputs = inputs_of(c);
+  Verdict verdict = backward ? check_forward_and_backward(c) : check_forward(c);
+  if (verdict.kind == Verdict::Kind::kPassed) verdict = check_again(c, backward);
+  if (verdict.kind == Verdict::Kind::kPassed && inputs_of(c) != inputs) {
+    verdict = failed("an input was written");
+  }
+  return verdict;
+}
+
+Problem shrink(const Problem& problem, bool backward, int budget) {
+  Problem best = problem;
+  for (bool progress = true; progress;) {
+    progress = false;
+    for (const Problem& candidate : simpler(best)) {
+      if (budget-- <= 0) return best;
+      if (check(candidate, backward).kind != Verdict::Kind::kFailed) continue;
+      best = candidate;
+      progress = true;
+      break;
+    }
+  }
+  return best;
+}
+
+}  // namespace fa4::fuzz

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// fa4_fuzz: whole attention problems drawn from a seed, forward and backward, against the oracle.
+//
+// A problem that fails is printed as a command that runs it alone, as it was drawn and made
+// simpler. Ends with "N passed, N failed, N skipped"; exits with 1 if any failed.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "fuzz/check.h"
+
+namespace fa4::fuzz {
+namespace {
+
+using test::Verdict;
+using Clock = std::chrono::steady_clock;
+
+struct Settings {
+  int64_t count = 2000;
+  uint64_t seed = 1;
+  int64_t first = 0;
+  int threads = 0;
+  bool no_backward = false;
+  bool only_supported = false;
+  bool list = false;
+  int shrink_checks = 150;
+  int64_t most_failures = 20;
+  std::string problem;
+};
+
+/// What the workers share.
+class Session {
+ public:
+  explicit Session(const Settings& settings) : settings_(settings) {}
+
+  /// The next problem, as long as there is one; skipped ones may not count.
+  bool next(Problem* problem, int64_t* index) {
+    const std::lock_guard lock(mutex_);
+    const int64_t counted = passed_ + failed_ + (settings_.only_supported ? 0 : skipped_);
+    const bool enough = counted + running_ >= settings_.count || failed_ >= settings_.most_failures;
+    if (enough || next_ > kMostDraws) return false;
+    *index = settings_.first + next_++;
+    *problem = draw(settings_.seed, *index);
+    ++running_;
+    return true;
+  }
+
+  void report(int64_t index, const Problem& problem, const Verdict& verdict) {
+    const std::lock_guard lock(mutex_);
+    --running_;
+    if (verdict.kind == Verdict::Kind::kPassed) ++passed_;
+    if (verdict.kind == Verdict::Kind::kFailed) ++failed_;
+    if (verdict.kind == Verdict::Kind::kSkipped) {
+      ++skipped_;
+      const std::string name = to_string(problem) + ": ";  // the message begins with the case's
+      ++skips_[verdict.message.rfind(name, 0) == 0 ? verdict.message.substr(name.size())
+                                                   : verdict.message];
+    }
+    if (settings_.list) say(std::to_string(index) + ": " + to_string(problem));
+    show_progress(false);
+  }
+
+  void report_failure(int64_t index, const std::string& message, const Problem& simplest,
+                      const std::string& simplest_message) {
+    const std::lock_guard lock(mutex_);
+    const std::string pass = settings_.no_backward ? " --no-backward" : "";
+    say("FAILED problem " + std::to_string(index) + ": " + message);
+    say("  again:    fa4_fuzz --seed " + std::to_string(settings_.seed) + " --first " +
+        std::to_string(index) + " --count 1" + pass);
+    say("  simplest: fa4_fuzz" + pass + " --problem '" + to_string(simplest) + "'");
+    say("            " + simplest_message);
+  }
+
+  int finish() {
+    show_progress(true);
+    for (const auto& [reason, count] : skips_) {
+      say("skipped " + std::to_string(count) + ": " + reason);
+    }
+    if (failed_ >= settings_.most_failures) say("stopped: too many failures");
+    std::printf("%lld passed, %lld failed, %lld skipped\n", static_cast<long long>(passed_),
+                static_cast<long long>(failed_), static_cast<long long>(skipped_));
+    return failed_ == 0 ? 0 : 1;
+  }
+
+ private:
+  static constexpr int64_t kMostDraws = 10'000'000;
+
+  void say(const std::string& line) {
+    if (terminal_) std::fprintf(stderr, "\r\033[K");
+    std::printf("%s\n", line.c_str());
+    std::fflush(stdout);
+  }
+
+  /// On a terminal one line that changes five times a second, else a line every 15 seconds.
+  void show_progress(bool last) {
+    const auto now = Clock::now();
+    const auto pause = terminal_ ? std::chrono::milliseconds(200) : std::chrono::seconds(15);
+    if (last && terminal_) std::fprintf(stderr, "\r\033[K");
+    if (last || now - shown_ < pause) return;
+    shown_ = now;
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - start_).count();
+    std::fprintf(stderr, "%s%lld of %lld problems, %lld failed, %lld skipped, %lld s%s",
+                 terminal_ ? "\r\033[K" : "", static_cast<long long>(passed_ + failed_ + skipped_),
+                 static_cast<long long>(settings_.count), static_cast<long long>(failed_),
+                 static_cast<long long>(skipped_), static_cast<long long>(seconds),
+                 terminal_ ? "" : "\n");
+    std::fflush(stderr);
+  }
+
+  const Settings& settings_;
+  const bool terminal_ = isatty(STDERR_FILENO) != 0;
+  const Clock::time_point start_ = Clock::now();
+  Clock::time_point shown_ = start_;
+  std::mutex mutex_;
+  int64_t next_ = 0, running_ = 0, passed_ = 0, failed_ = 0, skipped_ = 0;
+  std::map<std::string, int64_t> skips_;
+};
+
+void work(const Settings& settings, Session& session) {
+  Problem problem;
+  int64_t index = 0;
+  const bool backward = !settings.no_backward;
+  while (session.next(&problem, &index)) {
+    const Verdict verdict = check(problem, backward);
+    if (verdict.kind == Verdict::Kind::kFailed) {
+      const Problem simplest = shrink(problem, backward, settings.shrink_checks);
+      session.report_failure(index, verdict.message, simplest, check(simplest, backward).message);
+    }
+    session.report(index, problem, verdict);
+  }
+}
+
+int run_one(const Settings& settings) {
+  const std::optional<Problem> problem = parse(settings.problem);
+  if (!problem) {
+    std::fprintf(stderr, "--problem: is '%s'; allowed: NAME=NUMBER ..., as failures are printed\n",
+                 settings.problem.c_str());
+    return 2;
+  }
+  const Verdict verdict = check(*problem, !settings.no_backward);
+  if (!verdict.message.empty()) std::printf("%s\n", verdict.message.c_str());
+  const auto is = [&](Verdict::Kind kind) { return verdict.kind == kind ? 1 : 0; };
+  std::printf("%d passed, %d failed, %d skipped\n", is(Verdict::Kind::kPassed),
+              is(Verdict::Kind::kFailed), is(Verdict::Kind::kSkipped));
+  return is(Verdict::Kind::kFailed);
+}
+
+int run(int argc, char** argv) {
+  Settings s;
+  CLI::App app("Whole attention problems drawn from a seed, against the float64 oracle",
+               "fa4_fuzz");
+  app.add_option("--count,--problems", s.count, "How many problems")->capture_default_str();
+  app.add_option("--seed", s.seed, "Begins the stream of problems")->capture_default_str();
+  app.add_option("--first", s.first, "Number of the first problem")->capture_default_str();
+  app.add_option("--threads", s.threads, "Problems at once; 0: one a core")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--no-backward", s.no_backward, "Forward only");
+  app.add_flag("--only-supported", s.only_supported,
+               "Do not count problems that the backend can't do");
+  app.add_flag("--list", s.list, "Print each problem");
+  app.add_option("--shrink", s.shrink_checks, "Checks to spend on making a failure simpler")
+      ->capture_default_str();
+  app.add_option("--most-failures", s.most_failures, "Stop after these")->capture_default_str();
+  app.add_option("--problem", s.problem, "Run this one problem, given as NAME=NUMBER ...");
+  CLI11_PARSE(app, argc, argv);
+  if (!s.problem.empty()) return run_one(s);
+
+  Session session(s);
+  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  const int workers = s.threads > 0 ? s.threads : static_cast<int>(cores);
+  std::printf("fa4_fuzz: %lld problems from seed %llu, %d at once\n",
+              static_cast<long long>(s.count), static_cast<unsigned long long>(s.seed), workers);
+  std::fflush(stdout);
+  std::vector<std::thread> others;
+  for (int n = 1; n < workers; ++n) others.emplace_back([&] { work(s, session); });
+  work(s, session);
+  for (std::thread& other : others) other.join();
+  return session.finish();
+}
+
+}  // namespace
+}  // namespace fa4::fuzz
+
+int main(int argc, char** argv) { return fa4::fuzz::run(argc, argv); }

@@ -29,6 +29,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 }  // namespace fa4::cpu
 HWY_AFTER_NAMESPACE();
 
+#include "cpu/backward-inl.h"
 #include "cpu/convert-inl.h"
 #include "cpu/decode-inl.h"
 #include "cpu/multiply-inl.h"
@@ -47,7 +48,7 @@ const Kernels<T>* table() {
       kRowStep,      load_rows<T>,
       store_rows<T>, pack<T>,
       multiply<T>,   finish_scores<T>,
-      softmax<T>,    probabilities<T>,
+      softmax<T>,    gradients<T>,
       dot_rows<T>,   add_rows<T>,
       all_finite<T>,
   };

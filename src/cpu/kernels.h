@@ -90,6 +90,25 @@ struct ScoreTile {
   bool approximate = false;          ///< A shorter exp2, whose error vanishes in 16-bit outputs.
 };
 
+/// Rows of a backward tile: scores and dp = dout v^T in, probabilities and the scores' gradient
+/// out, 0 in columns that a row does not see:
+///   p = exp(scale * s - lse);  ds = p * (keep * dp - delta) * slope;  s becomes keep * p
+/// Reads and writes go up to the next multiple of `panel`.
+template <class T>
+struct GradientTile {
+  T* s = nullptr;
+  T* dp = nullptr;     ///< ds, when done
+  int64_t stride = 0;  ///< Of all that has rows and columns.
+  int64_t rows = 0, cols = 0;
+  const Columns* visible = nullptr;  ///< Of each row; null = all columns.
+  T scale = 1;                       ///< > 0
+  const T* lse = nullptr;            ///< Of each row; -inf makes all of it 0.
+  const T* delta = nullptr;
+  const T* slopes = nullptr;  ///< The softcap's; may be null.
+  const T* keep = nullptr;    ///< Dropout's factors; may be null.
+  bool approximate = false;   ///< A shorter exp2, whose error vanishes in 16-bit outputs.
+};
+
 /// The running softmax of the rows of a ScoreTile: sum and output are those of exp(scale * (s -
 /// max)). `max` need not be the row's maximum: it follows it when that has moved by more than 8 in
 /// units of log2, which is when `sum` and `out` are rescaled. It starts as -inf, with sum 0.
@@ -141,8 +160,7 @@ struct Kernels {
   void (*finish_scores)(const ScoreRow<T>& row);
   /// s becomes exp(scale * (s - max)); the state moves on.
   void (*softmax)(const ScoreTile<T>& tile, const SoftmaxState<T>& state);
-  /// s becomes exp(scale * s - lse[row]), and 0 where lse is -inf: a row that sees no key.
-  void (*probabilities)(const ScoreTile<T>& tile, const T* lse);
+  void (*gradients)(const GradientTile<T>& tile);
 
   void (*dot_rows)(const DotRows<T>& dot);
   void (*add_rows)(const AddRows<T>& add);

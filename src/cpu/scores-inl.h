@@ -175,33 +175,6 @@ void softmax(const ScoreTile<T>& tile, const SoftmaxState<T>& state) {
   softmax_rows<false>(tile, state);
 }
 
-template <bool kApproximate, class T>
-HWY_NOINLINE void probability_rows(const ScoreTile<T>& tile, const T* lse) {
-  const hn::ScalableTag<T> d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto scale = hn::Set(d, static_cast<T>(tile.scale)), to_log2 = hn::Set(d, kLog2E<T>);
-  for (int64_t r = 0; r < tile.rows; ++r) {
-    T* s = tile.s + r * tile.s_stride;
-    Columns visible = tile.visible != nullptr ? tile.visible[r] : tile.columns;
-    if (lse[r] == kMinusInfinity<T> || visible.begin >= visible.end) {
-      visible = {tile.columns.end, tile.columns.end};
-    }
-    const Columns padded = pad_with_hidden(s, visible, lanes);
-    const auto shift = hn::Set(d, lse[r]);
-    for (int64_t c = padded.begin; c < padded.end; c += lanes) {
-      const auto x = hn::Sub(hn::Mul(hn::Load(d, s + c), scale), shift);
-      hn::Store(exp2<kApproximate>(d, hn::Mul(x, to_log2)), d, s + c);
-    }
-    clear_around(s, padded, tile.columns);
-  }
-}
-
-template <class T>
-void probabilities(const ScoreTile<T>& tile, const T* lse) {
-  if (tile.approximate && sizeof(T) == sizeof(float)) return probability_rows<true>(tile, lse);
-  probability_rows<false>(tile, lse);
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace fa4::cpu
 HWY_AFTER_NAMESPACE();

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// From scores and dp to probabilities and the scores' gradient; included once per target.
+#include "hwy/highway.h"
+
+#if defined(FA4_CPU_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FA4_CPU_BACKWARD_INL_H_
+#undef FA4_CPU_BACKWARD_INL_H_
+#else
+#define FA4_CPU_BACKWARD_INL_H_
+#endif
+
+#include "cpu/exp2-inl.h"
+#include "cpu/scores-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fa4::cpu {
+namespace HWY_NAMESPACE {
+
+/// One vector of a row: p = exp(s - lse), ds = p * (dp - delta), both with their optional factors.
+template <bool kApproximate, bool kFactors, class D, class T = hn::TFromD<D>>
+HWY_INLINE void gradient_vector(D d, const GradientTile<T>& tile, int64_t offset, hn::Vec<D> lse,
+                                hn::Vec<D> delta) {
+  const auto zero = hn::Zero(d);
+  const auto s = hn::MulSub(hn::Load(d, tile.s + offset), hn::Set(d, tile.scale), lse);
+  const auto x = hn::Mul(s, hn::Set(d, kLog2E<T>));
+  // exp(s - lse) is at most 1. Where rounding says otherwise scores are so large that it could
+  // overflow. A NaN passes: Min would lose it.
+  auto p = exp2<kApproximate>(d, hn::IfThenElse(hn::Gt(x, zero), zero, x));
+  auto dp = hn::Load(d, tile.dp + offset);
+  const auto seen = hn::Ne(p, zero);
+  if constexpr (kFactors) {
+    const auto keep = tile.keep != nullptr ? hn::Load(d, tile.keep + offset) : hn::Set(d, T{1});
+    dp = hn::Mul(dp, keep);
+    auto ds = hn::Mul(p, hn::Sub(dp, delta));
+    if (tile.slopes != nullptr) ds = hn::Mul(ds, hn::Load(d, tile.slopes + offset));
+    // What a row doesn't see may be infinite or NaN in dp.
+    hn::Store(hn::IfThenElseZero(seen, ds), d, tile.dp + offset);
+    hn::Store(hn::Mul(p, keep), d, tile.s + offset);
+  } else {
+    const auto ds = hn::Mul(p, hn::Sub(dp, delta));
+    hn::Store(hn::IfThenElseZero(seen, ds), d, tile.dp + offset);
+    hn::Store(p, d, tile.s + offset);
+  }
+}
+
+template <bool kApproximate, bool kFactors, class T>
+HWY_NOINLINE void gradient_rows(const GradientTile<T>& tile) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const Columns all{0, tile.cols};
+  for (int64_t r = 0; r < tile.rows; ++r) {
+    Columns visible = tile.visible != nullptr ? tile.visible[r] : all;
+    if (tile.lse[r] == kMinusInfinity<T>) visible = {0, 0};
+    const int64_t first = r * tile.stride;
+    const Columns padded = pad_with_hidden(tile.s + first, visible, lanes);
+    const auto lse = hn::Set(d, tile.lse[r]), delta = hn::Set(d, tile.delta[r]);
+    int64_t c = padded.begin;
+    for (; c + 2 * lanes <= padded.end; c += 2 * lanes) {
+      gradient_vector<kApproximate, kFactors>(d, tile, first + c, lse, delta);
+      gradient_vector<kApproximate, kFactors>(d, tile, first + c + lanes, lse, delta);
+    }
+    if (c < padded.end) gradient_vector<kApproximate, kFactors>(d, tile, first + c, lse, delta);
+    clear_around(tile.s + first, padded, all);
+    clear_around(tile.dp + first, padded, all);
+  }
+}
+
+template <class T>
+void gradients(const GradientTile<T>& tile) {
+  const bool factors = tile.keep != nullptr || tile.slopes != nullptr;
+  if (tile.approximate && sizeof(T) == sizeof(float)) {
+    return factors ? gradient_rows<true, true>(tile) : gradient_rows<true, false>(tile);
+  }
+  return factors ? gradient_rows<false, true>(tile) : gradient_rows<false, false>(tile);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fa4::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cpu/plan.h"
 
+#include "cpu/backward.h"
 #include "cpu/forward.h"
 #include "cpu/kernels.h"
 #include "cpu/parallel.h"
@@ -24,15 +25,19 @@ class CpuPlan final : public Plan::Impl {
     return status;
   }
 
-  Status backward(const AttentionTensors&, const AttentionGradients&, void*,
-                  Stream) const override {
-    return unsupported(supports(problem()).reason);
+  Status backward(const AttentionTensors& tensors, const AttentionGradients& gradients,
+                  void* workspace, Stream) const override {
+    Status status = core::validate_lengths(problem(), tensors);
+    if (status.ok()) run_backward(problem(), tensors, gradients, target_, workspace, threads_);
+    return status;
   }
 
   std::string describe() const override {
-    return "CPU forward, " + std::string(target_.name) + ", " + std::to_string(threads_) +
-           (threads_ == 1 ? " thread\n" : " threads\n") +
-           describe_forward(problem(), target_, threads_) +
+    const bool is_forward = problem().spec.pass == Pass::kForward;
+    return std::string(is_forward ? "CPU forward, " : "CPU backward, ") + target_.name + ", " +
+           std::to_string(threads_) + (threads_ == 1 ? " thread\n" : " threads\n") +
+           (is_forward ? describe_forward(problem(), target_, threads_)
+                       : describe_backward(problem(), target_, threads_)) +
            "workspace: " + std::to_string(workspace_bytes_) + " bytes\n";
   }
 
@@ -44,17 +49,16 @@ class CpuPlan final : public Plan::Impl {
 
 }  // namespace
 
-Support supports(const core::Problem& problem) {
-  if (problem.spec.pass == Pass::kForward) return {true, {}};
-  return {false, "pass: is backward; supported: forward (the CPU backward is not written yet)"};
-}
+Support supports(const core::Problem&) { return {true, {}}; }
 
 Result<std::shared_ptr<const Plan::Impl>> make_plan(const core::Problem& problem) {
   const Result<const Target*> target = choose_target();
   if (!target.ok()) return target.status();
   const int wanted = problem.spec.options.threads;
   const int threads = wanted > 0 ? wanted : available_threads();
-  const auto bytes = forward_workspace_bytes(problem, **target, threads);
+  const auto bytes = problem.spec.pass == Pass::kForward
+                         ? forward_workspace_bytes(problem, **target, threads)
+                         : backward_workspace_bytes(problem, **target, threads);
   if (!bytes) {
     return Status(StatusCode::kOutOfMemory, "workspace: has more bytes than 64 bits can count");
   }

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "cpu/backward_task.h"
+
+namespace fa4::cpu {
+namespace {
+
+using core::Range;
+
+/// Calls body(range, tile) for each tile of `whole`; tiles are numbered from `tile` on.
+template <class Body>
+void for_each_tile(Range whole, int64_t size, int64_t tile, const Body& body) {
+  for (int64_t begin = whole.begin; begin < whole.end; begin += size) {
+    body(Range{begin, std::min(begin + size, whole.end)}, tile++);
+  }
+}
+
+template <class T>
+class Task {
+ public:
+  Task(const BackwardContext<T>& context, const BackwardTask& task, const UnitScratch<T>& scratch,
+       const WorkerScratch<T>& worker)
+      : context_(context),
+        tiling_(context.tiling),
+        problem_(context.problem),
+        task_(task),
+        unit_(task.state->unit),
+        scratch_(scratch),
+        worker_(worker),
+        head_(unit_.head_k * context.problem.group + unit_.head_of_chunk(task.q_chunk)) {}
+
+  void run() const {
+    if (task_.first_of_q()) each_q_tile([&](Range rows, int64_t tile) { load_q(rows, tile); });
+    if (task_.first_of_k()) each_k_tile([&](Range keys, int64_t tile) { load_k(keys, tile); });
+    each_k_tile([&](Range keys, int64_t k_tile) {
+      each_q_tile([&](Range rows, int64_t q_tile) { add_tiles(rows, q_tile, keys, k_tile); });
+    });
+    if (task_.last_of_q()) each_q_tile([&](Range rows, int64_t tile) { store_q(rows, tile); });
+    if (task_.last_of_k()) each_k_tile([&](Range keys, int64_t tile) { store_k(keys, tile); });
+  }
+
+ private:
+  template <class Body>
+  void each_q_tile(const Body& body) const {
+    for_each_tile(unit_.rows_of_chunk(task_.q_chunk, tiling_.chunks), tiling_.tile_q,
+                  task_.q_chunk * (tiling_.chunks.q / tiling_.tile_q), body);
+  }
+  template <class Body>
+  void each_k_tile(const Body& body) const {
+    for_each_tile(unit_.keys_of_chunk(task_.k_chunk, tiling_.chunks), tiling_.tile_k,
+                  task_.k_chunk * (tiling_.chunks.k / tiling_.tile_k), body);
+  }
+
+  T* q_tile(T* base, int64_t tile, int64_t ld) const { return base + tile * tiling_.tile_q * ld; }
+  T* k_tile(T* base, int64_t tile, int64_t ld) const { return base + tile * tiling_.tile_k * ld; }
+
+  void load_q(Range rows, int64_t tile) const {
+    QueryTile<T> to;
+    to.q_rows = q_tile(scratch_.q_rows, tile, tiling_.ld_qk);
+    to.q_panels = q_tile(scratch_.q_panels, tile, tiling_.ld_qk);
+    to.do_rows = q_tile(scratch_.do_rows, tile, tiling_.ld_v);
+    to.do_panels = q_tile(scratch_.do_panels, tile, tiling_.ld_v);
+    to.lse = q_tile(scratch_.lse, tile, 1);
+    to.delta = q_tile(scratch_.delta, tile, 1);
+    load_queries(context_, unit_.sequence, head_, rows, to, worker_);
+    std::fill_n(q_tile(scratch_.dq, tile, tiling_.ld_qk), tiling_.tile_q * tiling_.ld_qk, T{0});
+  }
+
+  void load_k(Range keys, int64_t tile) const {
+    KeyTile<T> to;
+    to.k_columns = k_tile(scratch_.k_columns, tile, problem_.dim_qk);
+    to.k_panels = k_tile(scratch_.k_panels, tile, tiling_.ld_qk);
+    to.v_columns = k_tile(scratch_.v_columns, tile, problem_.dim_v);
+    load_keys(context_, unit_.sequence, unit_.head_k, keys, to, worker_);
+    std::fill_n(k_tile(scratch_.dk, tile, tiling_.ld_qk), tiling_.tile_k * tiling_.ld_qk, T{0});
+    std::fill_n(k_tile(scratch_.dv, tile, tiling_.ld_v), tiling_.tile_k * tiling_.ld_v, T{0});
+  }
+
+  void store_q(Range rows, int64_t tile) const {
+    context_.kernels.store_rows(
+        q_tile(scratch_.dq, tile, tiling_.ld_qk), tiling_.ld_qk, rows.size(), problem_.dim_qk,
+        static_cast<T>(problem_.scale),
+        head_rows(context_.gradients.dq, unit_.sequence.q, head_, rows.begin));
+  }
+
+  void store_k(Range keys, int64_t tile) const {
+    const AttentionGradients& g = context_.gradients;
+    context_.kernels.store_rows(k_tile(scratch_.dk, tile, tiling_.ld_qk), tiling_.ld_qk,
+                                keys.size(), problem_.dim_qk, static_cast<T>(problem_.scale),
+                                head_rows(g.dk, unit_.sequence.k, unit_.head_k, keys.begin));
+    context_.kernels.store_rows(k_tile(scratch_.dv, tile, tiling_.ld_v), tiling_.ld_v, keys.size(),
+                                problem_.dim_v, T{1},
+                                head_rows(g.dv, unit_.sequence.k, unit_.head_k, keys.begin));
+  }
+
+  /// A pair of tiles, in strips of rows if causal or a window cuts through it, so that less of what
+  /// nobody sees is computed.
+  void add_tiles(Range rows, int64_t q_index, Range keys, int64_t k_index) const {
+    const core::Sequence& sequence = unit_.sequence;
+    const Range common = sequence.keys_common_to_rows(rows);
+    const bool whole = common.begin <= keys.begin && common.end >= keys.end;
+    const int64_t strip = whole ? tiling_.tile_q : tiling_.strip_q;
+    for (int64_t begin = rows.begin; begin < rows.end; begin += strip) {
+      const Range part{begin, std::min(begin + strip, rows.end)};
+      Range seen = core::intersect(sequence.keys_of_rows(part), keys);
+      if (seen.empty()) continue;
+      const int64_t panel = context_.kernels.panel;
+      seen.begin = keys.begin + (seen.begin - keys.begin) / panel * panel;
+      add_block({sequence, head_, part, seen}, q_index, part.begin - rows.begin, k_index,
+                seen.begin - keys.begin);
+    }
+  }
+
+  /// The five products of a block that begins at row `row` of its query tile and at key `key`, a
+  /// multiple of the panel, of its key tile.
+  void add_block(const Block& block, int64_t q_index, int64_t row, int64_t k_index,
+                 int64_t key) const {
+    const int64_t panel = context_.kernels.panel;
+    BlockOperands<T> operands;
+    operands.q_rows = q_tile(scratch_.q_rows, q_index, tiling_.ld_qk) + row * tiling_.ld_qk;
+    operands.do_rows = q_tile(scratch_.do_rows, q_index, tiling_.ld_v) + row * tiling_.ld_v;
+    operands.lse = q_tile(scratch_.lse, q_index, 1) + row;
+    operands.delta = q_tile(scratch_.delta, q_index, 1) + row;
+    operands.k_columns =
+        k_tile(scratch_.k_columns, k_index, problem_.dim_qk) + key * problem_.dim_qk;
+    operands.v_columns = k_tile(scratch_.v_columns, k_index, problem_.dim_v) + key * problem_.dim_v;
+    score_gradients(context_, block, operands, false, worker_);
+
+    // dv += p^T dout, dk += ds^T q: down the columns of p and ds.
+    Product<T> product;
+    product.accumulate = true;
+    product.a_row_stride = 1;
+    product.a_col_stride = tiling_.ld_s;
+    product.rows = block.keys.size();
+    product.depth = block.rows.size();
+    product.panel_depth = tiling_.tile_q;
+
+    product.a = worker_.scores;
+    product.b = q_tile(scratch_.do_panels, q_index, tiling_.ld_v) + row * panel;
+    product.c = k_tile(scratch_.dv, k_index, tiling_.ld_v) + key * tiling_.ld_v;
+    product.c_stride = tiling_.ld_v;
+    product.cols = problem_.dim_v;
+    context_.kernels.multiply(product);
+
+    product.a = worker_.gradients;
+    product.b = q_tile(scratch_.q_panels, q_index, tiling_.ld_qk) + row * panel;
+    product.c = k_tile(scratch_.dk, k_index, tiling_.ld_qk) + key * tiling_.ld_qk;
+    product.c_stride = tiling_.ld_qk;
+    product.cols = problem_.dim_qk;
+    context_.kernels.multiply(product);
+
+    // dq += ds k
+    std::swap(product.a_row_stride, product.a_col_stride);
+    std::swap(product.rows, product.depth);
+    product.b = k_tile(scratch_.k_panels, k_index, tiling_.ld_qk) + key * panel;
+    product.panel_depth = tiling_.tile_k;
+    product.c = q_tile(scratch_.dq, q_index, tiling_.ld_qk) + row * tiling_.ld_qk;
+    context_.kernels.multiply(product);
+  }
+
+  const BackwardContext<T>& context_;
+  const BackwardTiling& tiling_;
+  const core::Problem& problem_;
+  const BackwardTask& task_;
+  const BackwardUnit& unit_;
+  const UnitScratch<T>& scratch_;
+  const WorkerScratch<T>& worker_;
+  const int64_t head_;
+};
+
+}  // namespace
+
+template <class T>
+void run_task(const BackwardContext<T>& context, const BackwardTask& task,
+              const UnitScratch<T>& unit, const WorkerScratch<T>& scratch) {
+  Task<T>(context, task, unit, scratch).run();
+}
+
+template void run_task(const BackwardContext<float>&, const BackwardTask&,
+                       const UnitScratch<float>&, const WorkerScratch<float>&);
+template void run_task(const BackwardContext<double>&, const BackwardTask&,
+                       const UnitScratch<double>&, const WorkerScratch<double>&);
+
+}  // namespace fa4::cpu

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "cpu/backward_tiles.h"
+
+#include <cmath>
+#include <limits>
+
+namespace fa4::cpu {
+namespace {
+
+using core::Range;
+
+template <class T>
+constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
+
+char* address(const Tensor& tensor, int64_t offset) {
+  return static_cast<char*>(tensor.data) + offset * size_of(tensor.dtype);
+}
+
+/// An element of lse or dlse, [b, h, s] or [h, total].
+template <class T>
+T lse_element(const Tensor& lse, const core::SequenceRows& side, int64_t head, int64_t row) {
+  const int first = lse.rank - 2;
+  int64_t offset = head * lse.strides[first] + (side.first_row + row) * lse.strides[first + 1];
+  if (lse.rank == 3) offset += side.batch_index * lse.strides[0];
+  return *reinterpret_cast<const T*>(address(lse, offset));
+}
+
+template <class T>
+Matrix scratch_matrix(T* rows, int64_t ld) {
+  return {rows, sizeof(T) == sizeof(float) ? DType::kFloat32 : DType::kFloat64, ld, 1};
+}
+
+template <class T>
+T dot(const T* a, const T* b, int64_t n) {
+  T sums[8] = {};  // independent chains, so that the compiler can use vectors
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    for (int lane = 0; lane < 8; ++lane) sums[lane] += a[i + lane] * b[i + lane];
+  }
+  for (; i < n; ++i) sums[0] += a[i] * b[i];
+  T total = 0;
+  for (const T sum : sums) total += sum;
+  return total;
+}
+
+/// Whether any row of any query head of the group sees key j.
+template <class T>
+bool is_key_seen(const BackwardContext<T>& context, const core::Sequence& sequence, int64_t head_k,
+                 int64_t j) {
+  const Range rows = sequence.rows_of_key(j);
+  const int64_t first = head_k * context.problem.group;
+  for (int64_t h = first; h < first + context.problem.group; ++h) {
+    for (int64_t i = rows.begin; i < rows.end; ++i) {
+      if (!context.modifiers.hides(sequence, h, i, j)) return true;
+    }
+  }
+  return false;
+}
+
+/// Whether row i sees no key at all. Without a sink its lse says so.
+template <class T>
+bool sees_nothing(const BackwardContext<T>& context, const core::Sequence& sequence, int64_t head,
+                  int64_t i, T lse) {
+  const Range keys = sequence.keys_of_row(i);
+  if (keys.empty() || lse == kMinusInfinity<T>) return true;
+  const Tensor& sinks = context.tensors.sink;
+  if (!sinks.present() || !context.modifiers.may_hide()) return false;
+  // With one, the lse of such a row is the sink; that of others may round to it.
+  T sink = 0;
+  const int64_t offset = head * sinks.strides[0];
+  context.kernels.load_rows({address(sinks, offset), sinks.dtype, 0, 0}, 1, 1, T{1}, &sink, 1);
+  if (lse > sink + std::abs(sink) * T(1e-3) + T(1e-3)) return false;
+  for (int64_t j = keys.begin; j < keys.end; ++j) {
+    if (!context.modifiers.hides(sequence, head, i, j)) return false;
+  }
+  return true;
+}
+
+/// Loads rows of k or v into scratch.rows. A row that is not finite and that no query sees becomes
+/// 0: it must not come back as 0 * NaN.
+template <class T>
+Matrix load_key_rows(const BackwardContext<T>& context, const core::Sequence& sequence,
+                     const Tensor& tensor, int64_t head_k, Range keys, int64_t dim, int64_t ld,
+                     T* rows) {
+  const Kernels<T>& kernels = context.kernels;
+  const Matrix source = head_rows(tensor, sequence.k, head_k, keys.begin);
+  kernels.load_rows(source, keys.size(), dim, T{1}, rows, ld);
+  if (context.modifiers.may_hide()) {
+    for (int64_t j = 0; j < keys.size(); ++j) {
+      T* row = rows + j * ld;
+      if (kernels.all_finite(row, dim)) continue;
+      if (!is_key_seen(context, sequence, head_k, keys.begin + j)) std::fill_n(row, dim, T{0});
+    }
+  }
+  return scratch_matrix(rows, ld);
+}
+
+template <class T>
+void modify_scores(const BackwardContext<T>& context, const Block& block,
+                   const WorkerScratch<T>& scratch) {
+  const int64_t ld = context.tiling.ld_s;
+  const bool softcap = context.problem.spec.options.softcap > 0;
+  for (int64_t r = 0; r < block.rows.size(); ++r) {
+    context.modifiers.apply(
+        {block.sequence, block.head, block.rows.begin + r, block.keys.begin, scratch.visible[r]},
+        {scratch.bias, scratch.mask}, scratch.scores + r * ld,
+        softcap ? scratch.slopes + r * ld : nullptr);
+  }
+}
+
+/// Dropout factors of the block's rows: 0, or 1 / (1 - p).
+template <class T>
+void fill_keep(const BackwardContext<T>& context, const Block& block,
+               const WorkerScratch<T>& scratch) {
+  for (int64_t r = 0; r < block.rows.size(); ++r) {
+    T* row = scratch.keep + r * context.tiling.ld_s;
+    std::fill_n(row, block.keys.size(), T{1});
+    apply_dropout<T>(context.dropout,
+                     {block.sequence,
+                      block.head,
+                      block.rows.begin + r,
+                      block.keys.begin,
+                      {0, block.keys.size()}},
+                     row);
+  }
+}
+
+/// to = the block's rows of `a` times the columns packed in `b`.
+template <class T>
+void multiply_rows(const BackwardContext<T>& context, const Block& block, const T* a, int64_t ld,
+                   const T* b, int64_t depth, T* to) {
+  Product<T> product;
+  product.a = a;
+  product.a_row_stride = ld;
+  product.b = b;
+  product.depth = product.panel_depth = depth;
+  product.c = to;
+  product.c_stride = context.tiling.ld_s;
+  product.rows = block.rows.size();
+  product.cols = block.keys.size();
+  context.kernels.multiply(product);
+}
+
+/// Which columns of the block each row sees.
+void fill_visible(const Block& block, Columns* visible) {
+  for (int64_t r = 0; r < block.rows.size(); ++r) {
+    const Range keys =
+        core::intersect(block.sequence.keys_of_row(block.rows.begin + r), block.keys);
+    const int64_t begin = std::min(keys.begin, block.keys.end) - block.keys.begin;
+    visible[r] = {begin, std::max(keys.end - block.keys.begin, begin)};
+  }
+}
+
+}  // namespace
+
+template <class T>
+BackwardContext<T>::BackwardContext(const Kernels<T>& kernels_, const core::Problem& problem_,
+                                    const AttentionTensors& tensors_,
+                                    const AttentionGradients& gradients_)
+    : kernels(kernels_),
+      problem(problem_),
+      tensors(tensors_),
+      gradients(gradients_),
+      tiling(make_tiling(kernels_, problem_)),
+      modifiers(kernels_, problem_, tensors_),
+      dropout(
+          core::Dropout::make(problem_.spec.options.dropout_p, problem_.spec.options.dropout_seed)),
+      has_dropout(problem_.spec.options.dropout_p > 0) {}
+
+Matrix head_rows(const Tensor& tensor, const core::SequenceRows& side, int64_t head, int64_t row) {
+  const int first = tensor.rank - 3;
+  int64_t offset =
+      (side.first_row + row) * tensor.strides[first] + head * tensor.strides[first + 1];
+  if (tensor.rank == 4) offset += side.batch_index * tensor.strides[0];
+  return {address(tensor, offset), tensor.dtype, tensor.strides[first], tensor.strides[first + 2]};
+}
+
+template <class T>
+void load_deltas(const BackwardContext<T>& context, const core::Sequence& sequence, int64_t head,
+                 Range rows, T* do_rows, T* lse, T* delta, const WorkerScratch<T>& scratch) {
+  const int64_t dim = context.problem.dim_v, ld = context.tiling.ld_v;
+  const Tensor& dlse = context.gradients.dlse;
+  context.kernels.load_rows(head_rows(context.gradients.dout, sequence.q, head, rows.begin),
+                            rows.size(), dim, T{1}, do_rows, ld);
+  context.kernels.load_rows(head_rows(context.tensors.out, sequence.q, head, rows.begin),
+                            rows.size(), dim, T{1}, scratch.rows, ld);
+  for (int64_t r = 0; r < rows.size(); ++r) {
+    const int64_t i = rows.begin + r;
+    lse[r] = lse_element<T>(context.tensors.lse, sequence.q, head, i);
+    if (sees_nothing(context, sequence, head, i, lse[r])) {
+      lse[r] = kMinusInfinity<T>;
+      delta[r] = 0;
+      continue;
+    }
+    delta[r] = dot(do_rows + r * ld, scratch.rows + r * ld, dim);
+    if (dlse.present()) delta[r] -= lse_element<T>(dlse, sequence.q, head, i);
+  }
+}
+
+template <class T>
+void load_queries(const BackwardContext<T>& context, const core::Sequence& sequence, int64_t head,
+                  Range rows, const QueryTile<T>& to, const WorkerScratch<T>& scratch) {
+  const core::Problem& problem = context.problem;
+  const BackwardTiling& tiling = context.tiling;
+  const Kernels<T>& kernels = context.kernels;
+  const int64_t n = rows.size();
+  load_deltas(context, sequence, head, rows, to.do_rows, to.lse, to.delta, scratch);
+  kernels.load_rows(head_rows(context.tensors.q, sequence.q, head, rows.begin), n, problem.dim_qk,
+                    T{1}, to.q_rows, tiling.ld_qk);
+  for (int64_t r = 0; r < n; ++r) {
+    if (to.lse[r] != kMinusInfinity<T>) continue;
+    std::fill_n(to.q_rows + r * tiling.ld_qk, problem.dim_qk, T{0});
+    std::fill_n(to.do_rows + r * tiling.ld_v, problem.dim_v, T{0});
+  }
+  if (to.q_panels != nullptr) {
+    kernels.pack(scratch_matrix(to.q_rows, tiling.ld_qk), n, problem.dim_qk, tiling.tile_q,
+                 to.q_panels);
+  }
+  if (to.do_panels != nullptr) {
+    kernels.pack(scratch_matrix(to.do_rows, tiling.ld_v), n, problem.dim_v, tiling.tile_q,
+                 to.do_panels);
+  }
+}
+
+template <class T>
+void load_keys(const BackwardContext<T>& context, const core::Sequence& sequence, int64_t head_k,
+               Range keys, const KeyTile<T>& to, const WorkerScratch<T>& scratch) {
+  const core::Problem& problem = context.problem;
+  const Kernels<T>& kernels = context.kernels;
+  const BackwardTiling& tiling = context.tiling;
+  const Matrix k = load_key_rows(context, sequence, context.tensors.k, head_k, keys, problem.dim_qk,
+                                 tiling.ld_qk, scratch.rows);
+  kernels.pack(k.transposed(), problem.dim_qk, keys.size(), problem.dim_qk, to.k_columns);
+  if (to.k_panels != nullptr) {
+    kernels.pack(k, keys.size(), problem.dim_qk, tiling.tile_k, to.k_panels);
+  }
+  const Matrix v = load_key_rows(context, sequence, context.tensors.v, head_k, keys, problem.dim_v,
+                                 tiling.ld_v, scratch.rows);
+  kernels.pack(v.transposed(), problem.dim_v, keys.size(), problem.dim_v, to.v_columns);
+}
+
+template <class T>
+void score_gradients(const BackwardContext<T>& context, const Block& block,
+                     const BlockOperands<T>& operands, bool of_bias,
+                     const WorkerScratch<T>& scratch) {
+  const core::Problem& problem = context.problem;
+  multiply_rows(context, block, operands.q_rows, context.tiling.ld_qk, operands.k_columns,
+                problem.dim_qk, scratch.scores);
+  multiply_rows(context, block, operands.do_rows, context.tiling.ld_v, operands.v_columns,
+                problem.dim_v, scratch.gradients);
+
+  const Range common = block.sequence.keys_common_to_rows(block.rows);
+  const bool whole = common.begin <= block.keys.begin && common.end >= block.keys.end;
+  const bool modified = context.modifiers.active();
+  if (!whole || modified) fill_visible(block, scratch.visible);
+  if (modified) modify_scores(context, block, scratch);
+  if (context.has_dropout) fill_keep(context, block, scratch);
+
+  GradientTile<T> tile;
+  tile.s = scratch.scores;
+  tile.dp = scratch.gradients;
+  tile.stride = context.tiling.ld_s;
+  tile.rows = block.rows.size();
+  tile.cols = block.keys.size();
+  tile.visible = whole ? nullptr : scratch.visible;
+  tile.scale = modified ? T{1} : static_cast<T>(problem.scale);
+  tile.lse = operands.lse;
+  tile.delta = operands.delta;
+  tile.slopes = problem.spec.options.softcap > 0 && !of_bias ? scratch.slopes : nullptr;
+  tile.keep = context.has_dropout ? scratch.keep : nullptr;
+  tile.approximate = size_of(problem.dtype) == 2;
+  context.kernels.gradients(tile);
+}
+
+#define FA4_INSTANTIATE(T)                                                                        \
+  template struct BackwardContext<T>;                                                             \
+                                                                                                  \
+  template void load_deltas(const BackwardContext<T>&, const core::Sequence&, int64_t, Range, T*, \
+                            T*, T*, const WorkerScratch<T>&);                                     \
+  template void load_queries(const BackwardContext<T>&, const core::Sequence&, int64_t, Range,    \
+                             const QueryTile<T>&, const WorkerScratch<T>&);                       \
+  template void load_keys(const BackwardContext<T>&, const core::Sequence&, int64_t, Range,       \
+                          const KeyTile<T>&, const WorkerScratch<T>&);                            \
+  template void score_gradients(const BackwardContext<T>&, const Block&, const BlockOperands<T>&, \
+                                bool, const WorkerScratch<T>&);
+FA4_INSTANTIATE(float)
+FA4_INSTANTIATE(double)
+#undef FA4_INSTANTIATE
+
+}  // namespace fa4::cpu

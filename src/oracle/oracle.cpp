@@ -133,8 +133,8 @@ struct Call {
       bend = 1 - tanh * tanh;
     }
     const bool wanted = math.precision == Precision::kMagnitude;
-    const double magnitude = std::abs(scale) * math.dot(x, y, d_qk) + std::abs(added);
-    return {j, m.stored(s + added), 0, bend, dropout(j), wanted ? magnitude : 0};
+    const double magnitude = wanted ? std::abs(scale) * math.dot(x, y, d_qk) + std::abs(added) : 0;
+    return {j, m.stored(s + added), 0, bend, dropout(j), magnitude};
   }
 
   /// Fills the row's keys, lse and p_sink. False: it sees no key.

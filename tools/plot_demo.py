@@ -13,7 +13,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import PowerNorm
-from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.patches import PathPatch, Rectangle
+from matplotlib.path import Path as MplPath
 
 INK, FAINT, PAPER, PANEL = "#e8e6f0", "#8d89a6", "#12111c", "#1a1828"
 ACCENT = "#ffb454"
@@ -37,35 +38,33 @@ def strongest_keys(tokens, probabilities):
             yield query, key, row[key]
 
 
+def draw_arc(ax, start, end, height, p):
+    """An arc with its arrow head at `end`; the likelier, the thicker and brighter."""
+    color = plt.get_cmap("magma")(0.42 + 0.55 * p)
+    foot, control = 0.03, height * 4 / 3  # A cubic's top lies at 3/4 of its control points.
+    path = MplPath([(start, foot), (start, control), (end, control), (end, foot)],
+                   [MplPath.MOVETO, MplPath.CURVE4, MplPath.CURVE4, MplPath.CURVE4])
+    ax.add_patch(PathPatch(path, fill=False, ec=color, lw=0.8 + 4 * p, alpha=0.5 + 0.5 * p,
+                           zorder=2 + p, capstyle="round"))
+    ax.plot([end], [foot], marker="v", color=color, ms=4 + 4 * p, zorder=3 + p)
+
+
 def draw_sentence(ax, tokens, probabilities, title):
     """The sentence in one line, an arc from each token to the word that it looks at most."""
     starts = np.cumsum([0] + [len(t) + 1 for t in tokens])
     middle = [starts[i] + len(t) / 2 for i, t in enumerate(tokens)]
-    width = starts[-1] - 1
-    ax.set_xlim(0, width)
-    ax.set_ylim(-0.25, 1)
+    ax.set_xlim(0, starts[-1] - 1)
+    ax.set_ylim(-0.16, 1.02)
     ax.axis("off")
-    keys = set()
-    for query, key, p in strongest_keys(tokens, probabilities):
-        keys.add(key)
-        span = abs(middle[query] - middle[key])
-        ax.add_patch(
-            FancyArrowPatch(
-                (middle[query], 0.06),
-                (middle[key], 0.06),
-                connectionstyle=f"arc3,rad={np.sign(middle[query] - middle[key]) * 0.42}",
-                arrowstyle="-|>",
-                mutation_scale=6 + 6 * p,
-                linewidth=0.6 + 3.2 * p,
-                color=plt.get_cmap("magma")(0.45 + 0.5 * p),
-                alpha=0.45 + 0.55 * p,
-                zorder=2 + p,
-                clip_on=False,
-            )
-        ) if span else None
+    arcs = list(strongest_keys(tokens, probabilities))
+    widest = max((abs(middle[q] - middle[k]) for q, k, _ in arcs), default=1)
+    for query, key, p in arcs:
+        height = (abs(middle[query] - middle[key]) / widest) ** 0.55
+        draw_arc(ax, middle[query], middle[key], height, p)
+    named = {key for _, key, _ in arcs}
     for i, token in enumerate(tokens):
-        color = FAINT if is_special(token) else ACCENT if i in keys else INK
-        ax.text(middle[i], -0.02, token, ha="center", va="top", family="monospace",
+        color = FAINT if is_special(token) else ACCENT if i in named else INK
+        ax.text(middle[i], -0.04, token, ha="center", va="top", family="monospace",
                 fontsize=8.6, color=color)
     ax.set_title(title, loc="left", fontsize=11, color=INK, pad=6)
 
@@ -85,13 +84,15 @@ def draw_head(ax, tokens, probabilities, title):
     ax.set_xlabel("... at a token", fontsize=8, color=FAINT)
 
 
-def draw_all_heads(fig, cell, maps, drawn):
+def draw_all_heads(fig, box, maps, drawn):
     layers, heads = maps.shape[:2]
-    grid = cell.subgridspec(layers, heads, wspace=0.08, hspace=0.08)
+    left, bottom, width, height = box
+    grid = fig.add_gridspec(layers, heads, left=left, right=left + width, bottom=bottom,
+                            top=bottom + height, wspace=0.06, hspace=0.06)
     for layer in range(layers):
         for head in range(heads):
             ax = fig.add_subplot(grid[layer, head])
-            ax.imshow(maps[layer, head], **MAP)
+            ax.imshow(maps[layer, head], aspect="auto", **MAP)
             ax.set_xticks([])
             ax.set_yticks([])
             for spine in ax.spines.values():
@@ -125,7 +126,7 @@ def results_of(run):
 
 def draw_errors(ax, runs):
     """Per dtype and result: a pair of dots a layer, fa4 and the plain implementation."""
-    style_panel(ax, "Largest error to float64, a dot for each layer")
+    style_panel(ax, "Largest error to float64 (a dot a layer)")
     ticks, x = [], 0.0
     for dtype in dict.fromkeys(run["dtype"] for run in runs):
         own = [run for run in runs if run["dtype"] == dtype]
@@ -140,39 +141,38 @@ def draw_errors(ax, runs):
             ax.plot(at, fa4, "o", color=color, ms=4.5)
             ticks.append((x, name))
             x += 1
-        ax.text(x - len(names) / 2 - 0.5, 1.0, dtype, color=DTYPE_COLORS[dtype], fontsize=9,
-                ha="center", va="bottom", transform=ax.get_xaxis_transform())
-        x += 0.5
+        ax.text(x - len(names) / 2 - 0.5, -0.12, dtype, color=DTYPE_COLORS[dtype], fontsize=9,
+                ha="center", va="top", transform=ax.get_xaxis_transform())
+        x += 0.3
     ax.set_yscale("log")
     ax.set_xticks([t for t, _ in ticks], [name for _, name in ticks])
     ax.grid(axis="y", color=FAINT, alpha=0.18)
     ax.plot([], [], "o", color=FAINT, ms=4.5, label="fa4")
     ax.plot([], [], "o", mfc=PANEL, mec=FAINT, ms=4.5, label="plain, same dtype")
-    ax.legend(loc="center left", bbox_to_anchor=(0.02, 0.62), fontsize=8, labelcolor=INK,
-              frameon=False)
+    ax.legend(loc="upper left", fontsize=8, labelcolor=INK, frameon=False)
 
 
 def draw_speed(ax, runs):
-    """Time of a layer by pass, layout and dtype: the mean over layers."""
-    style_panel(ax, "Time of one layer, mean of all (GFLOP/s over the texts' own scores)")
+    """Time of a layer by pass, dtype and layout: the mean over layers."""
+    style_panel(ax, "Time of a layer, microseconds")
     y, labels = 0.0, []
     for name in ("forward", "backward"):
         for dtype in dict.fromkeys(run["dtype"] for run in runs):
             own = [run[name] for run in runs if run["dtype"] == dtype and run[name]]
-            for layout in ("padded", "masked", "packed") if own else ():
+            for layout in ("packed", "padded", "masked") if own else ():
                 micros = np.mean([r["microseconds"][layout] for r in own])
-                packed = np.mean([r["microseconds"]["packed"] for r in own])
-                rate = np.mean([r["gflops"] for r in own]) * packed / micros
-                ax.barh(y, micros, height=0.78, color=DTYPE_COLORS[dtype],
-                        alpha=1 if layout == "packed" else 0.55)
-                ax.text(micros, y, f"  {micros:.0f} us, {rate:.0f} GFLOP/s", va="center",
-                        fontsize=7.5, color=INK)
-                labels.append((y, f"{name} {dtype} {layout}"))
+                ax.barh(y, micros, height=0.8, color=DTYPE_COLORS[dtype],
+                        alpha=1 if layout == "packed" else 0.5)
+                text = f" {micros:.0f}"
+                if layout == "packed":
+                    text += f"  ({np.mean([r['gflops'] for r in own]):.0f} GFLOP/s)"
+                ax.text(micros, y, text, va="center", fontsize=7.5, color=INK)
+                labels.append((y, f"{name} {layout}"))
                 y += 1
-            y += 0.4 if own else 0
-    ax.set_yticks([y for y, _ in labels], [text for _, text in labels], fontsize=7.5, color=INK)
+            y += 0.5 if own else 0
+    ax.set_yticks([at for at, _ in labels], [text for _, text in labels], fontsize=7.5, color=INK)
     ax.invert_yaxis()
-    ax.set_xlim(0, 1.28 * ax.dataLim.x1)
+    ax.set_xlim(0, 1.35 * ax.dataLim.x1)
     ax.set_xticks([])
 
 
@@ -190,22 +190,19 @@ def main():
     drawn = attention["drawn_layer"], attention["drawn_head"]
 
     plt.rcParams.update({"text.color": INK, "font.family": "DejaVu Sans"})
-    fig = plt.figure(figsize=(16, 12.4), facecolor=PAPER)
-    grid = fig.add_gridspec(3, 2, height_ratios=(2.0, 6.3, 2.9), width_ratios=(1, 1.16),
-                            left=0.07, right=0.975, top=0.9, bottom=0.035, hspace=0.24, wspace=0.08)
-    fig.text(0.02, 0.967, "What a sentence encoder attends to", fontsize=19, weight="bold")
-    fig.text(0.02, 0.944, f"{source['model']}; every probability, error and time by fa4 "
-             f"{demo['fa4']}: {demo['device']}", fontsize=10, color=FAINT)
+    fig = plt.figure(figsize=(16, 12), facecolor=PAPER)
+    fig.text(0.02, 0.965, "What a sentence encoder attends to", fontsize=19, weight="bold")
+    fig.text(0.02, 0.943, f"{source['model']}; every probability, error and time by fa4 "
+             f"{demo['fa4']} ({demo['device']})", fontsize=10, color=FAINT)
 
     where = f"Layer {drawn[0]}, head {drawn[1]}"
-    strip = fig.add_subplot(grid[0, :])
-    strip.set_position([0.02, strip.get_position().y0, 0.96, strip.get_position().height])
-    draw_sentence(strip, tokens, maps[drawn],
+    draw_sentence(fig.add_axes((0.02, 0.71, 0.96, 0.195)), tokens, maps[drawn],
                   f"{where}: the word that each token looks at most, if at least {WORTH_NAMING:.0%}")
-    draw_head(fig.add_subplot(grid[1, 0]), tokens, maps[drawn], f"{where}: all probabilities")
-    draw_all_heads(fig, grid[1, 1], maps, drawn)
-    draw_errors(fig.add_subplot(grid[2, 0]), demo["runs"])
-    draw_speed(fig.add_subplot(grid[2, 1]), demo["runs"])
+    draw_head(fig.add_axes((0.075, 0.085, 0.435, 0.58)), tokens, maps[drawn],
+              f"{where}: all probabilities")
+    draw_all_heads(fig, (0.545, 0.355, 0.435, 0.31), maps, drawn)
+    draw_errors(fig.add_axes((0.56, 0.055, 0.17, 0.225)), demo["runs"])
+    draw_speed(fig.add_axes((0.815, 0.055, 0.165, 0.225)), demo["runs"])
     fig.savefig(png, dpi=120, facecolor=PAPER)
     print(f"Wrote {png}")
 

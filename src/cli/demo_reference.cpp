@@ -12,7 +12,10 @@
 namespace fa4::cli {
 namespace {
 
-constexpr double kTiny = 1e-5;    // Share of a slice's scale that any result may be off by.
+// Besides twice the plain implementation's error a slice's results may be off by these shares of
+// its largest value and of its largest sum of terms (eight roundings of float32).
+constexpr double kOfLargest = 1e-5;
+constexpr double kOfTerms = 5e-7;
 constexpr int64_t kFewRows = 16;  // In fewer a plain implementation may be right by luck.
 
 /// Fills one part (exact, plain or magnitude) of all references of a layer.
@@ -89,17 +92,19 @@ DemoError compare_demo(const DemoFixture& fixture, DType dtype, const std::vecto
   for (int64_t slice = 0; slice < static_cast<int64_t>(fixture.texts.size()) * heads; ++slice) {
     const int64_t text = slice / heads, head = slice % heads;
     DemoError one;
-    double scale = 0;
+    double largest = 0, terms = 0;
     for (int64_t t = fixture.cu_seqlens[text]; t < fixture.cu_seqlens[text + 1]; ++t) {
       for (int64_t i = (t * heads + head) * dim; i < (t * heads + head + 1) * dim; ++i) {
         const double error = std::abs(x[i] - right[i]);
         one.error = std::isnan(error) ? HUGE_VAL : std::max(one.error, error);
         one.plain = std::max(one.plain, std::abs(reference.plain[i] - right[i]));
-        scale = std::max(scale, reference.magnitude[i]);
+        largest = std::max(largest, std::abs(right[i]));
+        terms = std::max(terms, reference.magnitude[i]);
       }
     }
-    const double luck = fixture.length(text) < kFewRows ? unit_roundoff(dtype) : 0;
-    one.of_bound = one.error == 0 ? 0 : one.error / (2 * one.plain + (kTiny + luck) * scale);
+    double bound = 2 * one.plain + kOfLargest * largest + kOfTerms * terms;
+    if (fixture.length(text) < kFewRows) bound += unit_roundoff(dtype) * (largest + terms / 4);
+    one.of_bound = one.error == 0 ? 0 : one.error / bound;
     all.include(one);
   }
   return all;

@@ -227,7 +227,7 @@ void print_demo_heading(const DemoResults& results) {
   fmt::print(
       "  layouts   padded with lengths (padding holds NaN), packed, padded with a mask\n"
       "  bound     twice the error of a plain implementation in the same dtype, plus 1e-5 of\n"
-      "            the scale, for each text and head on its own\n\n");
+      "            the largest value, for each text and head on its own\n\n");
   std::fflush(stdout);
 }
 
@@ -276,8 +276,8 @@ ordered_json demo_json(const DemoResults& results) {
   json["device"] = results.device;
   json["input"] = input_json(fixture);
   json["rule"] =
-      "right if of_bound <= 1: the largest over (text, head) of error / (2 plain + "
-      "1e-5 scale)";
+      "right if of_bound <= 1: the largest over (text, head) of error / (2 plain + 1e-5 largest + "
+      "5e-7 terms)";
   for (const DemoLayer& layer : results.layers) json["runs"].push_back(layer_json(fixture, layer));
   json["score_matrix_bytes"] = score_bytes(fixture);
   json["attention"] = {{"file", "demo_attention.npy"},

@@ -10,39 +10,160 @@
 #endif
 
 #include "cpu/convert-inl.h"
+#include "hwy/cache_control.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fa4::cpu {
 namespace HWY_NAMESPACE {
 
+// Keys that go through the loops together, and rows that share each load of them.
+constexpr int64_t kDecodeKeys = 4;
+constexpr int64_t kDecodePair = 2;
+constexpr int64_t kPrefetchKeys = 12;  // how far ahead rows of the cache are asked for
+constexpr int64_t kMaxHeadDim = 256;
+
+/// Rows of a cache, one after another: k or v from some key on.
+template <class S>
+struct CacheRows {
+  const S* data;
+  int64_t stride;
+};
+
+/// Asks for the bytes of `count` rows that will be read soon.
+template <class S>
+HWY_INLINE void prefetch_rows(CacheRows<S> rows, int64_t first, int64_t count, int64_t width) {
+  constexpr int64_t kLine = 64 / sizeof(S);
+  for (int64_t j = first; j < first + count; ++j) {
+    for (int64_t c = 0; c < width; c += kLine) hwy::Prefetch(rows.data + j * rows.stride + c);
+  }
+}
+
+/// Dot products of kRows rows with kKeys keys.
+template <int kRows, int kKeys, class T, class S>
+HWY_INLINE void dot_block(const DotRows<T>& x, int64_t row, int64_t key, CacheRows<S> keys) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const T* q = x.q + row * x.q_stride;
+  hn::Vec<decltype(d)> sum[kRows][kKeys];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kKeys; ++j) sum[r][j] = hn::Zero(d);
+  }
+  int64_t c = 0;
+  for (; c + lanes <= x.depth; c += lanes) {
+    hn::Vec<decltype(d)> k[kKeys];
+#pragma GCC unroll 4
+    for (int j = 0; j < kKeys; ++j) k[j] = load_converted(d, keys.data + j * keys.stride + c);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const auto element = hn::LoadU(d, q + r * x.q_stride + c);
+#pragma GCC unroll 4
+      for (int j = 0; j < kKeys; ++j) sum[r][j] = hn::MulAdd(element, k[j], sum[r][j]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int j = 0; j < kKeys; ++j) {
+      T total = hn::GetLane(hn::SumOfLanes(d, sum[r][j]));
+      for (int64_t t = c; t < x.depth; ++t) {
+        total += q[r * x.q_stride + t] * to_number<T>(keys.data[j * keys.stride + t]);
+      }
+      x.s[(row + r) * x.s_stride + key + j] = total;
+    }
+  }
+}
+
+template <int kKeys, class T, class S>
+HWY_INLINE void dot_all_rows(const DotRows<T>& x, int64_t key, CacheRows<S> keys) {
+  int64_t row = 0;
+  for (; row + kDecodePair <= x.rows; row += kDecodePair) {
+    dot_block<kDecodePair, kKeys>(x, row, key, keys);
+  }
+  if (row < x.rows) dot_block<1, kKeys>(x, row, key, keys);
+}
+
+/// out += p * v for kRows rows and kKeys keys: one multiply-add a key, in their order.
+template <int kRows, int kKeys, class T, class S>
+HWY_INLINE void add_block(const AddRows<T>& x, int64_t row, int64_t key, CacheRows<S> values) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const T* p = x.p + row * x.p_stride + key;
+  T* out = x.out + row * x.out_stride;
+  int64_t c = 0;
+  for (; c + lanes <= x.cols; c += lanes) {
+    hn::Vec<decltype(d)> v[kKeys];
+#pragma GCC unroll 4
+    for (int j = 0; j < kKeys; ++j) v[j] = load_converted(d, values.data + j * values.stride + c);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      auto sum = hn::LoadU(d, out + r * x.out_stride + c);
+#pragma GCC unroll 4
+      for (int j = 0; j < kKeys; ++j) {
+        sum = hn::MulAdd(hn::Set(d, p[r * x.p_stride + j]), v[j], sum);
+      }
+      hn::StoreU(sum, d, out + r * x.out_stride + c);
+    }
+  }
+  for (; c < x.cols; ++c) {
+    for (int r = 0; r < kRows; ++r) {
+      for (int j = 0; j < kKeys; ++j) {
+        out[r * x.out_stride + c] +=
+            p[r * x.p_stride + j] * to_number<T>(values.data[j * values.stride + c]);
+      }
+    }
+  }
+}
+
+template <int kKeys, class T, class S>
+HWY_INLINE void add_all_rows(const AddRows<T>& x, int64_t key, CacheRows<S> values) {
+  int64_t row = 0;
+  for (; row + kDecodePair <= x.rows; row += kDecodePair) {
+    add_block<kDecodePair, kKeys>(x, row, key, values);
+  }
+  if (row < x.rows) add_block<1, kKeys>(x, row, key, values);
+}
+
+/// Calls block(count, key, rows) for kDecodeKeys keys at a time, then one by one. Rows that are not
+/// contiguous, or that many query rows would convert again and again, are converted to T first.
+template <class T, class S, class Block>
+HWY_INLINE void for_each_keys(const S* data, const Matrix& m, int64_t keys, int64_t width,
+                              int64_t rows, const Block& block) {
+  HWY_ALIGN T buffer[kDecodeKeys * kMaxHeadDim];
+  const bool convert = m.col_stride != 1 || (!hwy::IsSame<S, T>() && rows > kDecodePair);
+  for (int64_t key = 0; key < keys;) {
+    const CacheRows<S> from{data + key * m.row_stride, m.row_stride};
+    const int64_t count = keys - key >= kDecodeKeys ? kDecodeKeys : 1;
+    if (m.col_stride == 1) prefetch_rows(from, kPrefetchKeys, count, width);
+    if (convert) {
+      load_rows_from(from.data, m.row_stride, m.col_stride, count, width, T{1}, buffer,
+                     kMaxHeadDim);
+      block(count, key, CacheRows<T>{buffer, kMaxHeadDim});
+    } else {
+      block(count, key, from);
+    }
+    key += count;
+  }
+}
+
 template <class T>
 void dot_rows(const DotRows<T>& x) {
   with_element_type(x.k.dtype, [&](auto* type) HWY_ATTR {
-    const auto* k = static_cast<decltype(type)>(x.k.data);
-    for (int64_t j = 0; j < x.keys; ++j) {
-      for (int64_t r = 0; r < x.rows; ++r) {
-        T sum = 0;
-        for (int64_t c = 0; c < x.depth; ++c) {
-          sum += x.q[r * x.q_stride + c] * to_number<T>(k[j * x.k.row_stride + c * x.k.col_stride]);
-        }
-        x.s[r * x.s_stride + j] = sum;
-      }
-    }
+    for_each_keys<T>(static_cast<decltype(type)>(x.k.data), x.k, x.keys, x.depth, x.rows,
+                     [&](int64_t count, int64_t key, auto keys) HWY_ATTR {
+                       if (count == kDecodeKeys) return dot_all_rows<kDecodeKeys>(x, key, keys);
+                       dot_all_rows<1>(x, key, keys);
+                     });
   });
 }
 
 template <class T>
 void add_rows(const AddRows<T>& x) {
   with_element_type(x.v.dtype, [&](auto* type) HWY_ATTR {
-    const auto* v = static_cast<decltype(type)>(x.v.data);
-    for (int64_t j = 0; j < x.keys; ++j) {
-      for (int64_t r = 0; r < x.rows; ++r) {
-        for (int64_t c = 0; c < x.cols; ++c) {
-          x.out[r * x.out_stride + c] +=
-              x.p[r * x.p_stride + j] * to_number<T>(v[j * x.v.row_stride + c * x.v.col_stride]);
-        }
-      }
-    }
+    for_each_keys<T>(static_cast<decltype(type)>(x.v.data), x.v, x.keys, x.cols, x.rows,
+                     [&](int64_t count, int64_t key, auto values) HWY_ATTR {
+                       if (count == kDecodeKeys) return add_all_rows<kDecodeKeys>(x, key, values);
+                       add_all_rows<1>(x, key, values);
+                     });
   });
 }
 

@@ -33,8 +33,18 @@ HWY_INLINE hn::Vec<D> exp2_polynomial(D d, hn::Vec<D> r, const T (&q)[N]) {
   return hn::MulAdd(p, r, hn::Set(d, T{1}));
 }
 
+/// x, but at least `low`; NaN stays NaN.
+template <class D>
+HWY_INLINE hn::Vec<D> at_least(D, hn::Vec<D> low, hn::Vec<D> x) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+  return hn::Max(low, x);  // MAXPS gives its second operand where one is NaN
+#else
+  return hn::IfThenElse(hn::Lt(x, low), low, x);
+#endif
+}
+
 /// 2^x for x <= 127 (1023 for double), exact where x is an integer. Results below the smallest
-/// normal number are 0, so that -inf gives 0; NaN and +inf give NaN.
+/// normal number may be 0, and -inf gives 0; NaN and +inf give NaN.
 template <bool kApproximate, class D>
 HWY_INLINE hn::Vec<D> exp2(D d, hn::Vec<D> x) {
   using T = hn::TFromD<D>;
@@ -45,6 +55,8 @@ HWY_INLINE hn::Vec<D> exp2(D d, hn::Vec<D> x) {
   // shifted up, they are 2^n. The product with 2^n, unlike an addition to the exponent, keeps NaN a
   // NaN.
   const auto magic = hn::Set(d, T(1.5) * T(uint64_t{1} << kMantissa) + T(kBias));
+  // The lowest n has 0 in the exponent's place: 2^n becomes 0.
+  x = at_least(d, hn::Set(d, T(-kBias)), x);
   const hn::RebindToUnsigned<D> du;
   const auto shifted = hn::Add(x, magic);
   const auto r = hn::Sub(x, hn::Sub(shifted, magic));
@@ -57,7 +69,7 @@ HWY_INLINE hn::Vec<D> exp2(D d, hn::Vec<D> x) {
   } else {
     p = exp2_polynomial(d, r, kExp2Degree6);
   }
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, T(1 - kBias))), hn::Mul(p, power));
+  return hn::Mul(p, power);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -89,8 +89,8 @@ std::string describe(const core::Problem& problem, const Target& target, int thr
     s += "path: tiles, since a head of k serves " + text(problem.group) +
          " query heads (decode: at most " + text(t.decode_rows) + " query rows a head of k)\n";
   } else {
-    s += "path: decode (no packing, keys split into chunks of " + text(kMinDecodeChunk) +
-         " or more) for sequences of at most " + text(t.decode_rows / problem.group) +
+    s += "path: decode (no packing, keys split into chunks of " + text(kDecodeChunk) +
+         ") for sequences of at most " + text(t.decode_rows / problem.group) +
          " query rows, since packing would cost more than it saves there; tiles for longer ones\n";
   }
   return s;

@@ -6,7 +6,7 @@
 namespace fa4::cpu {
 namespace {
 
-constexpr int64_t kStateBytes = 192 * 1024;  // of q and out that a task keeps in the L2 cache
+constexpr int64_t kStateBytes = 256 * 1024;  // of q and out that a task keeps in the L2 cache
 constexpr int64_t kTileBytes = 128 * 1024;   // of packed k and v beside them
 constexpr int64_t kMinTaskRows = 96;
 constexpr int64_t kDecodeRows = 8;  // more rows than this pay for packing
@@ -18,7 +18,7 @@ std::optional<int64_t> max_tasks(const ForwardTiling& tiling, const core::Proble
   // A sequence is cut into at most rows / task_rows + 1 parts for each query head, or keys / chunk
   // + 1 for each key head.
   const int64_t tiles = p.batch + p.total_q() / tiling.task_rows;
-  const int64_t chunks = p.batch + p.total_k() / kMinDecodeChunk;
+  const int64_t chunks = p.batch + p.total_k() / kDecodeChunk;
   int64_t tile_tasks = 0, decode_tasks = 0, all = 0;
   if (__builtin_mul_overflow(tiles, p.heads_q, &tile_tasks) ||
       __builtin_mul_overflow(chunks, p.heads_k, &decode_tasks) ||
@@ -30,21 +30,15 @@ std::optional<int64_t> max_tasks(const ForwardTiling& tiling, const core::Proble
 
 /// Rows of partial results of decode chunks, for any lengths.
 int64_t max_slots(const ForwardTiling& tiling, const core::Problem& p) {
-  if (p.max_rows_k() <= kMinDecodeChunk || tiling.decode_rows < p.group) return 0;
+  if (p.max_rows_k() <= kDecodeChunk || tiling.decode_rows < p.group) return 0;
   const int64_t rows = std::min(tiling.decode_rows, p.group * p.max_rows_q());
-  // A chunk is kMinDecodeChunk keys at least, the last one of a sequence excepted.
-  const int64_t chunks = std::min(p.batch + p.total_k() / kMinDecodeChunk,
-                                  p.batch * std::min(kMaxDecodeChunks, p.max_rows_k()));
+  const int64_t chunks = p.batch + p.total_k() / kDecodeChunk;
   int64_t slots = 0;
   if (__builtin_mul_overflow(chunks, rows * p.heads_k, &slots)) return INT64_MAX;
   return slots;
 }
 
 }  // namespace
-
-int64_t decode_chunk(int64_t keys) {
-  return std::max(kMinDecodeChunk, round_to(ceil_div(keys, kMaxDecodeChunks), kDecodeBlock));
-}
 
 template <class T>
 ForwardTiling make_forward_tiling(const Kernels<T>& kernels, const core::Problem& p, int threads) {

@@ -37,12 +37,8 @@ struct ForwardTiling {
   int64_t decode_rows = 0;  ///< Sequences with no more rows a head of k take the decode path.
 };
 
-constexpr int64_t kMinDecodeChunk = 512;
-constexpr int64_t kMaxDecodeChunks = 64;
+constexpr int64_t kDecodeChunk = 512;  ///< Keys of each part that a cache is cut into for decode.
 constexpr int64_t kDecodeBlock = 128;  ///< Keys that a decode task scores at a time.
-
-/// Keys of each part that a sequence with `keys` keys is cut into for decode.
-int64_t decode_chunk(int64_t keys);
 
 template <class T>
 ForwardTiling make_forward_tiling(const Kernels<T>& kernels, const core::Problem& problem,

@@ -29,10 +29,9 @@ class Scheduler {
     const core::Range rows = s.q.used;
     const core::Range keys = s.keys_of_rows(rows);
     // The grid of chunks begins at the first used key, wherever a window begins.
-    const int64_t chunk = decode_chunk(s.k.used.size());
-    const auto boundary = [&](int64_t i) { return s.k.used.begin + i * chunk; };
-    const int64_t first = keys.empty() ? 0 : (keys.begin - s.k.used.begin) / chunk;
-    const int64_t last = keys.empty() ? 1 : ceil_div(keys.end - s.k.used.begin, chunk);
+    const auto boundary = [&](int64_t i) { return s.k.used.begin + i * kDecodeChunk; };
+    const int64_t first = keys.empty() ? 0 : (keys.begin - s.k.used.begin) / kDecodeChunk;
+    const int64_t last = keys.empty() ? 1 : ceil_div(keys.end - s.k.used.begin, kDecodeChunk);
     const bool split = last - first > 1;
     for (int64_t head_k = 0; head_k < problem_.heads_k; ++head_k) {
       for (int64_t i = first; i < last; ++i) {
@@ -105,10 +104,11 @@ int64_t schedule_forward(const core::Problem& problem, const AttentionTensors& t
     scheduler.add(core::sequence_of(problem, tensors, b));
   }
   const int64_t count = scheduler.count();
-  // Tasks of one head stay neighbours where their costs are equal: they share keys in the cache.
+  // Where costs are equal, tasks of one head stay neighbours, since they share keys in the cache;
+  // for decode, heads of one chunk, since their keys share pages of memory.
   const auto order = [](const Task& task) {
-    return std::tuple(-task.cost, task.sequence, task.head_k, task.first_head, task.rows.begin,
-                      task.keys.begin);
+    return std::tuple(-task.cost, task.sequence, task.keys.begin, task.head_k, task.first_head,
+                      task.rows.begin);
   };
   std::sort(tasks, tasks + count,
             [&](const Task& a, const Task& b) { return order(a) < order(b); });

@@ -24,13 +24,14 @@ HWY_INLINE void product_rows(const Product<T>& x, const T* HWY_RESTRICT a, const
                              T* HWY_RESTRICT c) {
   const hn::CappedTag<T, 16> d;
   const size_t lanes = hn::Lanes(d);
-  const int64_t row_stride = x.a_row_stride;
+  const int64_t row_stride = x.a_row_stride, c_stride = x.c_stride, depth = x.depth;
   const int64_t col_stride = kUnitStride ? 1 : x.a_col_stride;
+  const bool accumulate = x.accumulate;
   hn::Vec<decltype(d)> acc0[kRows], acc1[kRows];
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) acc0[i] = acc1[i] = hn::Zero(d);
 #pragma GCC unroll 4
-  for (int64_t p = 0; p < x.depth; ++p) {
+  for (int64_t p = 0; p < depth; ++p) {
     const auto b0 = hn::Load(d, b);
     const auto b1 = hn::Load(d, b + lanes);
     b += 2 * lanes;
@@ -44,8 +45,8 @@ HWY_INLINE void product_rows(const Product<T>& x, const T* HWY_RESTRICT a, const
   }
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
-    T* row = c + i * x.c_stride;
-    if (x.accumulate) {
+    T* row = c + i * c_stride;
+    if (accumulate) {
       acc0[i] = hn::Add(acc0[i], hn::LoadU(d, row));
       acc1[i] = hn::Add(acc1[i], hn::LoadU(d, row + lanes));
     }

@@ -144,26 +144,37 @@ HWY_NOINLINE void rescale(D d, const SoftmaxState<T>& state, int64_t r, T max, T
   for (int64_t c = 0; c < state.out_cols; ++c) out[c] *= factor;
 }
 
+template <class T>
+HWY_INLINE Columns visible_columns(const ScoreTile<T>& tile, int64_t row) {
+  return tile.visible != nullptr ? tile.visible[row] : tile.columns;
+}
+
 template <bool kApproximate, class T>
 HWY_NOINLINE void softmax_rows(const ScoreTile<T>& tile, const SoftmaxState<T>& state) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto to_log2 = static_cast<T>(tile.scale * kLog2E<double>);
   const T threshold = static_cast<T>(kRescaleThreshold) / to_log2;
+  // Two passes, so that no row waits for the reduction to its own maximum.
   for (int64_t r = 0; r < tile.rows; ++r) {
     T* s = tile.s + r * tile.s_stride;
-    const Columns visible = tile.visible != nullptr ? tile.visible[r] : tile.columns;
+    const Columns visible = visible_columns(tile, r);
+    if (visible.begin >= visible.end) continue;
+    const T row_max = row_maximum(d, s, pad_with_hidden(s, visible, lanes));
+    if (row_max > state.max[r] + threshold || state.max[r] == kMinusInfinity<T>) {
+      rescale<kApproximate>(d, state, r, row_max, to_log2);
+    }
+  }
+  for (int64_t r = 0; r < tile.rows; ++r) {
+    T* s = tile.s + r * tile.s_stride;
+    const Columns visible = visible_columns(tile, r);
     if (visible.begin >= visible.end) {
       clear_around(s, {tile.columns.end, tile.columns.end}, tile.columns);
       continue;
     }
-    const Columns padded = pad_with_hidden(s, visible, lanes);
-    const T row_max = row_maximum(d, s, padded);
-    if (row_max > state.max[r] + threshold || state.max[r] == kMinusInfinity<T>) {
-      rescale<kApproximate>(d, state, r, row_max, to_log2);
-    }
     // With nothing but -inf so far, max is -inf: 0 in its place gives exp2(-inf) = 0, not NaN.
     const T base = state.max[r] == kMinusInfinity<T> ? T{0} : state.max[r];
+    const Columns padded{round_down(visible.begin, lanes), round_up(visible.end, lanes)};
     state.sum[r] += exponentials<kApproximate>(d, s, padded, base, to_log2);
     clear_around(s, padded, tile.columns);
   }

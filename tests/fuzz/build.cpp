@@ -183,7 +183,11 @@ void Builder::make_scores() {
   }
   if (p.sink != 0) {
     c.sink = tensor(p.sink == 1 ? dtype() : DType::kFloat32, {heads_q()});
-    c.sink.fill_normal(random);
+    c.sink.fill_with([&](const Index&) {
+      const double x = normal(random);
+      if (p.sink == 4 && below(2) == 0) return -std::numeric_limits<double>::infinity();
+      return p.sink == 3 ? 30 * x : x;
+    });
   }
 }
 

@@ -85,7 +85,7 @@ void draw_shape(Draw& draw, Problem& p) {
   p.s_k = draw.one_in(3) ? p.s_q : draw_length(draw);
   if (draw.one_in(8)) {  // decode
     p.s_q = draw.one_of({1, 1, 1, 2, 4});
-    p.s_k = draw.below(2500);
+    p.s_k = draw.one_in(2) ? draw.below(600) : draw.below(4000);
   }
   p.heads_k = draw.one_of({1, 1, 1, 2, 2, 3, 4});
   p.group = draw.one_of({1, 1, 1, 2, 2, 3, 4, 5, 7, 8});
@@ -126,7 +126,7 @@ void draw_scores(Draw& draw, Problem& p) {
   if (draw.one_in(6)) p.softcap_milli = draw.one_of({500, 2000, 20000, 50000});
   if (draw.one_in(5)) p.scale_milli = draw.one_of({0, 1, 50, 125, 1000, -300});
   if (draw.one_in(6)) p.dropout_milli = draw.one_of({1, 100, 500, 900});
-  if (draw.one_in(5)) p.sink = 1 + draw.below(2);
+  if (draw.one_in(5)) p.sink = 1 + draw.below(4);
   if (draw.one_in(4)) p.bias = 1 + draw.below(16);
   p.bias_float32 = draw.one_in(3) ? 1 : 0;
   p.bias_hides = draw.one_in(4) ? 1 : 0;

@@ -36,7 +36,7 @@ struct Problem {
   int64_t softcap_milli = 0;
   int64_t scale_milli = kDefaultScale;
   int64_t dropout_milli = 0;
-  int64_t sink = 0;            ///< 1: as q's dtype, 2: float32.
+  int64_t sink = 0;  ///< 1: as q's dtype; float32 and 2: normal, 3: some large, 4: some -inf.
   int64_t bias = 0, mask = 0;  ///< 0: absent; else 1 + the sum of 1, 2, 4, 8 for broadcast dims.
   int64_t bias_float32 = 0;    ///< Else q's dtype.
   int64_t bias_hides = 0;      ///< Some of it is -inf.

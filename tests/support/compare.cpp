@@ -59,11 +59,14 @@ std::vector<Slice> measure(const Comparison& c) {
   }
   const bool is_double = c.input_dtype == DType::kFloat64;
   const double of_largest = is_double ? 1e-10 : 1e-5, of_terms = is_double ? 1e-13 : 5e-7;
+  // What is this small may vanish: half of float16's least number, or some values times a
+  // probability that float32 (float64) holds no more.
+  const double underflow = c.dtype == DType::kFloat16 ? 0x1p-25 : is_double ? 0x1p-1000 : 0x1p-110;
   const double rounding = std::max(unit_roundoff(c.dtype), unit_roundoff(c.input_dtype));
   for (size_t i = 0; i < slices.size(); ++i) {
     Slice& s = slices[i];
     s.allowed = (c.softcap ? 3 : 2) * s.plain_error + of_largest * s.largest +
-                of_terms * s.magnitude + (c.dtype == DType::kFloat16 ? 0x1p-25 : 0);
+                of_terms * s.magnitude + underflow;
     if (c.few[i]) s.allowed += rounding * (s.largest + s.magnitude / 4);
   }
   return slices;

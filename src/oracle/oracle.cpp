@@ -207,19 +207,21 @@ Backward backward(const AttentionTensors& tensors, const AttentionGradients& gra
   const std::vector<double> dout = read(gradients.dout), dlse = read(gradients.dlse);
   const auto zeros = [](const auto& like) { return std::vector<double>(like.size()); };
   Backward r{zeros(call.q), zeros(call.k), zeros(call.v), zeros(call.bias), zeros(call.sink)};
-  std::vector<double> dp;
+  std::vector<double> dp, out;
   call.for_each_row([&](bool sees) {
     if (!sees) return;
     const double* dout_row = &dout[call.q_row() * call.d_v];
     const double dlse_row = dlse.empty() ? 0 : math.term(dlse[call.lse_index()]);
-    double delta = 0;  // the sum of p * dp
     dp.clear();
+    out.assign(call.d_v, 0);
     for (const Call::Key& key : call.keys) {
       const int64_t v_at = call.k_row(key.j) * call.d_v;
       dp.push_back(key.keep * math.stored(math.dot(dout_row, &call.v[v_at], call.d_v)));
-      delta = math.summed(delta + key.p * dp.back());
+      math.add(out.data(), key.p * key.keep, &call.v[v_at], call.d_v);
       math.add(&r.dv[v_at], key.p * key.keep, dout_row, call.d_v);
     }
+    math.store(out);  // a backward is given out as the forward stored it
+    const double delta = math.dot(dout_row, out.data(), call.d_v);  // the sum of p * dp
     for (size_t n = 0; n < dp.size(); ++n) {
       const Call::Key& key = call.keys[n];
       const int64_t q_at = call.q_row() * call.d_qk, k_at = call.k_row(key.j) * call.d_qk;

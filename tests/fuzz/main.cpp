@@ -2,14 +2,18 @@
 // fa4_fuzz: whole attention problems drawn from a seed, forward and backward, against the oracle.
 //
 // A problem that fails is printed as a command that runs it alone, as it was drawn and made
-// simpler. Ends with "N passed, N failed, N skipped"; exits with 1 if any failed.
+// simpler; a crash prints the problems that were running. Ends with "N passed, N failed, N
+// skipped"; exits with 1 if any failed.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -35,6 +39,35 @@ struct Settings {
   int64_t most_failures = 20;
   std::string problem;
 };
+
+// What runs now, one entry a worker, so that a crash can name it. Fixed memory: a signal handler
+// may not allocate.
+constexpr size_t kMostWorkers = 64;
+std::array<std::array<char, 1024>, kMostWorkers> running_problems;
+
+void note_running(size_t worker, const std::string& text) {
+  std::array<char, 1024>& entry = running_problems[worker % kMostWorkers];
+  const size_t length = std::min(text.size(), entry.size() - 1);
+  std::copy_n(text.begin(), length, entry.begin());
+  entry[length] = '\0';
+}
+
+void write_all(const char* text) {
+  if (write(STDOUT_FILENO, text, std::strlen(text)) < 0) _exit(3);
+}
+
+/// Names the problems under way, one of which crashed, and lets the signal do its work.
+void name_the_crash(int signal_number) {
+  write_all("\nCRASHED. One of these was running:\n");
+  for (const auto& entry : running_problems) {
+    if (entry[0] == '\0') continue;
+    write_all("  fa4_fuzz --problem '");
+    write_all(entry.data());
+    write_all("'\n");
+  }
+  std::signal(signal_number, SIG_DFL);
+  std::raise(signal_number);
+}
 
 /// What the workers share.
 class Session {
@@ -124,17 +157,19 @@ class Session {
   std::map<std::string, int64_t> skips_;
 };
 
-void work(const Settings& settings, Session& session) {
+void work(const Settings& settings, Session& session, size_t worker) {
   Problem problem;
   int64_t index = 0;
   const bool backward = !settings.no_backward;
   while (session.next(&problem, &index)) {
+    note_running(worker, to_string(problem));
     const Verdict verdict = check(problem, backward);
     if (verdict.kind == Verdict::Kind::kFailed) {
       const Problem simplest = shrink(problem, backward, settings.shrink_checks);
       session.report_failure(index, verdict.message, simplest, check(simplest, backward).message);
     }
     session.report(index, problem, verdict);
+    note_running(worker, {});
   }
 }
 
@@ -173,6 +208,9 @@ int run(int argc, char** argv) {
   app.add_option("--problem", s.problem, "Run this one problem, given as NAME=NUMBER ...");
   CLI11_PARSE(app, argc, argv);
   if (!s.problem.empty()) return run_one(s);
+  for (int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
+    std::signal(signal_number, name_the_crash);
+  }
 
   Session session(s);
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
@@ -181,8 +219,8 @@ int run(int argc, char** argv) {
               static_cast<long long>(s.count), static_cast<unsigned long long>(s.seed), workers);
   std::fflush(stdout);
   std::vector<std::thread> others;
-  for (int n = 1; n < workers; ++n) others.emplace_back([&] { work(s, session); });
-  work(s, session);
+  for (int n = 1; n < workers; ++n) others.emplace_back([&, n] { work(s, session, n); });
+  work(s, session, 0);
   for (std::thread& other : others) other.join();
   return session.finish();
 }

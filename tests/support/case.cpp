@@ -120,11 +120,11 @@ Slices slices_of_lse(const Case& c, bool few) {
 }
 
 /// For dbias and dsink: their outermost dims but `inner` are slices.
-Slices slices_of_leading(const HostTensor& x, size_t inner) {
+Slices slices_of_leading(const HostTensor& x, size_t inner, bool few) {
   int64_t per_slice = 1;
   for (size_t i = x.dims().size() - inner; i < x.dims().size(); ++i) per_slice *= x.dims()[i];
   const int64_t count = per_slice == 0 ? 0 : x.size() / per_slice;
-  Slices slices{{}, std::vector<bool>(count, static_cast<size_t>(per_slice) < kFewElements)};
+  Slices slices{{}, std::vector<bool>(count, few || static_cast<size_t>(per_slice) < kFewElements)};
   for (int64_t flat = 0; flat < x.size(); ++flat) {
     slices.of_element.push_back(static_cast<int>(flat / per_slice));
   }
@@ -268,11 +268,11 @@ std::string Case::judge_backward() const {
                   magnitude.dk);
   }
   if (fault.empty() && dbias.present()) {
-    fault = judge(*this, "dbias", dbias, slices_of_leading(dbias, 2), exact.dbias, plain.dbias,
+    fault = judge(*this, "dbias", dbias, slices_of_leading(dbias, 2, few), exact.dbias, plain.dbias,
                   magnitude.dbias);
   }
   if (fault.empty() && dsink.present()) {
-    fault = judge(*this, "dsink", dsink, slices_of_leading(dsink, 0), exact.dsink, plain.dsink,
+    fault = judge(*this, "dsink", dsink, slices_of_leading(dsink, 0, few), exact.dsink, plain.dsink,
                   magnitude.dsink);
   }
   return fault;

@@ -44,7 +44,8 @@ TEST(C83, SoftcapAcrossTypesAndMasks) {
 
 Case sink_case(const Shape& shape, const std::vector<double>& sink, DType dtype) {
   Case c = probe(shape, dtype);
-  c.sink = HostTensor::of(DType::kFloat32, {static_cast<int64_t>(sink.size())}, sink);
+  const DType exact = dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  c.sink = HostTensor::of(exact, {static_cast<int64_t>(sink.size())}, sink);
   return c;
 }
 

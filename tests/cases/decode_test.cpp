@@ -168,7 +168,8 @@ TEST(C116, DecodeWithEveryFeature) {
       c.options.causal = Causal::kBottomRight;
       c.options.window.left = 600;
       c.seqused_k = test::indices({s_k, (s_k + 1) / 2});
-      test::expect_right(c);
+      test::expect_forward_right(c);
+      if (s_k < 256) test::expect_right(c);
     }
   }
 }

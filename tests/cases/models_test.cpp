@@ -156,13 +156,14 @@ TEST(Models, Llama4ScoutChunks) {
 TEST(Models, GptOssSinksAndWindow) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     for (const bool windowed : {true, false}) {
+      if (windowed == (dtype == DType::kFloat32)) continue;
       Case c = ref64({.s_q = 200, .s_k = 200, .heads_q = 64, .heads_k = 8, .d = 64}, dtype);
       c.options.causal = kCausal;
       if (windowed) c.options.window.left = 127;
       c.sink = HostTensor(dtype, {64}).fill_with([](const Index& i) {
         return std::sin(static_cast<double>(i[0])) * 3;
       });
-      expect_rows_right(c);
+      expect_ends_right(c);
     }
   }
 }

@@ -298,15 +298,17 @@ TEST(C57, MaskOfEveryBroadcastShape) {
 TEST(Strides, ExpandedInputs) {
   for (const DType dtype : kFloats) {
     Case c = ref64({.batch = 2, .s_q = 33, .s_k = 40, .heads_q = 3, .d = 16}, dtype);
-    c.k = HostTensor(dtype, c.k.dims(), {0, 16, 0, 1}).fill_with([](const Index& i) {
-      return 0.01 * static_cast<double>((i[1] * 16 + i[3]) % 97);
-    });
-    c.v = HostTensor(dtype, c.v.dims(), {640, 16, 0, 1}).fill_with([](const Index& i) {
-      return 0.02 * static_cast<double>((i[0] * 640 + i[1] * 16 + i[3]) % 89);
-    });
-    c.q = HostTensor(dtype, c.q.dims(), {0, 0, 16, 1}).fill_with([](const Index& i) {
-      return 0.1 * static_cast<double>(i[2] * 16 + i[3]) / 16;
-    });
+    // What is expanded takes the values of its first batch entry, head or row.
+    const auto expand_over = [](const HostTensor& x, Dims strides) {
+      const HostTensor expanded(x.dtype(), x.dims(), strides);
+      return HostTensor(expanded).fill_with([&](Index i) {
+        for (size_t n = 0; n < 4; ++n) i[n] = strides[n] == 0 ? 0 : i[n];
+        return x.get(i);
+      });
+    };
+    c.k = expand_over(c.k, {0, 16, 0, 1});
+    c.v = expand_over(c.v, {640, 16, 0, 1});
+    c.q = expand_over(c.q, {0, 0, 16, 1});
     test::expect_right(c);
     const Bits expanded = bits_of(c);
     Case dense = c;

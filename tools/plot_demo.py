@@ -84,28 +84,32 @@ def draw_head(ax, tokens, probabilities, title):
     ax.set_xlabel("... at a token", fontsize=8, color=FAINT)
 
 
-def draw_all_heads(fig, box, maps, drawn):
-    layers, heads = maps.shape[:2]
-    left, bottom, width, height = box
-    grid = fig.add_gridspec(layers, heads, left=left, right=left + width, bottom=bottom,
-                            top=bottom + height, wspace=0.06, hspace=0.06)
+def draw_all_heads(ax, maps, drawn):
+    """All maps in one image (72 axes would take a second to draw)."""
+    layers, heads, size, _ = maps.shape
+    gap = 2
+    step = size + gap
+    image = np.full((layers * step - gap, heads * step - gap), np.nan)
     for layer in range(layers):
         for head in range(heads):
-            ax = fig.add_subplot(grid[layer, head])
-            ax.imshow(maps[layer, head], aspect="auto", **MAP)
-            ax.set_xticks([])
-            ax.set_yticks([])
-            for spine in ax.spines.values():
-                spine.set_visible((layer, head) == drawn)
-                spine.set_color(ACCENT)
-                spine.set_linewidth(2)
-            if head == 0:
-                ax.set_ylabel(f"layer {layer}", fontsize=8, color=FAINT)
-            if layer == layers - 1:
-                ax.set_xlabel(f"head {head}" if head == 0 else str(head), fontsize=8, color=FAINT)
-            if (layer, head) == (0, 0):
-                ax.set_title(f"All {layers * heads} heads, the same sentence", loc="left",
-                             fontsize=11, color=INK, pad=6)
+            y, x = layer * step, head * step
+            image[y : y + size, x : x + size] = maps[layer, head]
+    ax.imshow(image, aspect="auto", **MAP)
+    y, x = drawn[0] * step, drawn[1] * step
+    ax.add_patch(Rectangle((x - 1.5, y - 1.5), size + 2, size + 2, fill=False, ec=ACCENT, lw=2,
+                           clip_on=False))
+    ax.set_facecolor(PAPER)
+    middle = (size - 1) / 2
+    ax.set_xticks([middle + step * i for i in range(heads)],
+                  ["head 0", *map(str, range(1, heads))], fontsize=8, color=FAINT)
+    ax.set_yticks([middle + step * i for i in range(layers)],
+                  [f"layer {i}" for i in range(layers)], fontsize=8, color=FAINT,
+                  rotation=90, va="center")
+    ax.tick_params(length=0, pad=2)
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+    ax.set_title(f"All {layers * heads} heads, the same sentence", loc="left", fontsize=11,
+                 color=INK, pad=6)
 
 
 def style_panel(ax, title):
@@ -197,10 +201,10 @@ def main():
 
     where = f"Layer {drawn[0]}, head {drawn[1]}"
     draw_sentence(fig.add_axes((0.02, 0.71, 0.96, 0.195)), tokens, maps[drawn],
-                  f"{where}: the word that each token looks at most, if at least {WORTH_NAMING:.0%}")
+                  f"{where}: the word that each token looks at most, if {WORTH_NAMING:.0%} or more")
     draw_head(fig.add_axes((0.075, 0.085, 0.435, 0.58)), tokens, maps[drawn],
               f"{where}: all probabilities")
-    draw_all_heads(fig, (0.545, 0.355, 0.435, 0.31), maps, drawn)
+    draw_all_heads(fig.add_axes((0.545, 0.355, 0.435, 0.31)), maps, drawn)
     draw_errors(fig.add_axes((0.56, 0.055, 0.17, 0.225)), demo["runs"])
     draw_speed(fig.add_axes((0.815, 0.055, 0.165, 0.225)), demo["runs"])
     fig.savefig(png, dpi=120, facecolor=PAPER)

@@ -47,7 +47,7 @@ std::vector<double> heads_last(const std::vector<double>& lse, int64_t heads, in
 }
 
 DemoBatch::DemoBatch(const DemoFixture& fixture, int64_t layer, DType dtype, DemoLayout layout,
-                     const std::vector<float>& dout)
+                     const std::vector<float>& dout, Padding padding)
     : fixture_(fixture), dtype_(dtype), layout_(layout) {
   const auto texts = static_cast<int64_t>(fixture.texts.size());
   const bool packed = layout == DemoLayout::kPacked;
@@ -61,11 +61,11 @@ DemoBatch::DemoBatch(const DemoFixture& fixture, int64_t layer, DType dtype, Dem
   }
   // Rows past a used length are never read, and neither are keys that no query sees. Under a mask,
   // though, queries of padding are queries like any other: they get numbers, as in a real model.
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  const double query_padding = layout == DemoLayout::kMasked ? 0 : nan;
+  const double hidden = padding == Padding::kNaN ? std::numeric_limits<double>::quiet_NaN() : 0;
+  const double query_padding = layout == DemoLayout::kMasked ? 0 : hidden;
   q_ = make(query_padding, layer_of(fixture, fixture.q, layer));
-  k_ = make(nan, layer_of(fixture, fixture.k, layer));
-  v_ = make(nan, layer_of(fixture, fixture.v, layer));
+  k_ = make(hidden, layer_of(fixture, fixture.k, layer));
+  v_ = make(hidden, layer_of(fixture, fixture.v, layer));
   dout_ = make(query_padding, dout);
   out_ = make_output();
   dq_ = make_output();

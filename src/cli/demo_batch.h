@@ -26,8 +26,12 @@ const char* to_string(DemoLayout layout);
 /// One layer's tensors in one dtype and one layout.
 class DemoBatch {
  public:
+  /// What rows of padding hold: NaN, which shows that nothing depends on them, or 0, as good as
+  /// what a model has there, for timing. Queries that a mask does not hide always get 0.
+  enum class Padding { kNaN, kZero };
+
   DemoBatch(const DemoFixture& fixture, int64_t layer, DType dtype, DemoLayout layout,
-            const std::vector<float>& dout);
+            const std::vector<float>& dout, Padding padding = Padding::kNaN);
 
   AttentionTensors tensors;
   AttentionGradients gradients;

@@ -18,16 +18,43 @@ constexpr double kOfLargest = 1e-5;
 constexpr double kOfTerms = 5e-7;
 constexpr int64_t kFewRows = 16;  // In fewer a plain implementation may be right by luck.
 
-/// Fills one part (exact, plain or magnitude) of all references of a layer.
-void fill(DemoReferences& references, const DemoFixture& fixture, const DemoBatch& packed,
-          oracle::Precision precision, std::vector<double> DemoReference::*part) {
+void fill_forward(DemoReferences& references, const DemoFixture& fixture, const DemoBatch& packed,
+                  oracle::Precision precision, std::vector<double> DemoReference::*part) {
   oracle::Forward forward = oracle::forward(packed.tensors, {}, precision);
-  oracle::Backward backward = oracle::backward(packed.tensors, packed.gradients, {}, precision);
   references.out.*part = std::move(forward.out);
   references.lse.*part = heads_last(forward.lse, fixture.heads, fixture.total());
+}
+
+void fill_backward(DemoReferences& references, const DemoBatch& packed,
+                   const AttentionGradients& gradients, oracle::Precision precision,
+                   std::vector<double> DemoReference::*part) {
+  oracle::Backward backward = oracle::backward(packed.tensors, gradients, {}, precision);
   references.dq.*part = std::move(backward.dq);
   references.dk.*part = std::move(backward.dk);
   references.dv.*part = std::move(backward.dv);
+}
+
+/// The plain implementation's gradients. The backward of the contract takes delta = sum(dout * out)
+/// from an out that was rounded to the dtype; the plain one here does so too. Rounding out to 16
+/// bits alone moves dq and dk by more than all other roundings of a plain implementation where a
+/// row looks at a single key. The oracle has no such rounding, but a dlse of
+/// sum(dout * (out - rounded out)) does the same: it is subtracted where delta is.
+void fill_plain_backward(DemoReferences& references, const DemoFixture& fixture,
+                         const DemoBatch& packed, const std::vector<float>& dout) {
+  const int64_t heads = fixture.heads, dim = fixture.head_dim, total = fixture.total();
+  Array dlse(DType::kFloat32, {heads, total});
+  for (int64_t row = 0; row < total * heads; ++row) {  // A row of out is (token, head).
+    double sum = 0;
+    for (int64_t i = row * dim; i < (row + 1) * dim; ++i) {
+      const double out = references.out.exact[i];
+      sum += static_cast<double>(dout[i]) * (out - oracle::round_to(packed.tensors.out.dtype, out));
+    }
+    set(dlse, row % heads * total + row / heads, sum);
+  }
+  AttentionGradients gradients = packed.gradients;
+  gradients.dlse = dlse.view();
+  fill_backward(references, packed, gradients, oracle::Precision::kSameDtype,
+                &DemoReference::plain);
 }
 
 double unit_roundoff(DType dtype) {
@@ -63,17 +90,22 @@ std::vector<DemoReferences> make_demo_references(const DemoFixture& fixture, int
   shared.torch_out.assign(out, out + outs);
   shared.torch_lse = heads_last(std::vector<double>(lse, lse + lses), heads, total);
   const DemoBatch unrounded(fixture, layer, DType::kFloat32, DemoLayout::kPacked, dout);
-  fill(shared, fixture, unrounded, Precision::kMagnitude, &DemoReference::magnitude);
-  fill(shared, fixture, unrounded, Precision::kExact, &DemoReference::exact);
+  const AttentionGradients& gradients = unrounded.gradients;
+  fill_forward(shared, fixture, unrounded, Precision::kMagnitude, &DemoReference::magnitude);
+  fill_forward(shared, fixture, unrounded, Precision::kExact, &DemoReference::exact);
+  fill_backward(shared, unrounded, gradients, Precision::kMagnitude, &DemoReference::magnitude);
+  fill_backward(shared, unrounded, gradients, Precision::kExact, &DemoReference::exact);
 
   std::vector<DemoReferences> all;
   for (const DType dtype : dtypes) {
-    all.push_back(shared);
+    DemoReferences& own = all.emplace_back(shared);
     const DemoBatch packed(fixture, layer, dtype, DemoLayout::kPacked, dout);
-    fill(all.back(), fixture, packed, Precision::kSameDtype, &DemoReference::plain);
     if (dtype == DType::kBFloat16) {  // The others hold the stored float16 exactly.
-      fill(all.back(), fixture, packed, Precision::kExact, &DemoReference::exact);
+      fill_forward(own, fixture, packed, Precision::kExact, &DemoReference::exact);
+      fill_backward(own, packed, packed.gradients, Precision::kExact, &DemoReference::exact);
     }
+    fill_forward(own, fixture, packed, Precision::kSameDtype, &DemoReference::plain);
+    fill_plain_backward(own, fixture, packed, dout);
   }
   return all;
 }

@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "cli/terminal.h"
 
@@ -84,7 +85,7 @@ void add_speed_cells(std::vector<std::string>& row, const DemoFixture& fixture, 
   row.push_back(fmt::format("{:.1f}", layer_flops(fixture, products) / packed / 1e9));
 }
 
-std::vector<Table::Column> columns(std::vector<const char*> errors) {
+std::vector<Table::Column> columns(std::initializer_list<const char*> errors) {
   std::vector<Table::Column> list = {{"dtype", Table::Align::kLeft}, {"layer"}};
   for (const char* error : errors) list.push_back({error});
   for (const char* title :

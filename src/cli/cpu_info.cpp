@@ -89,6 +89,12 @@ int usable_cpus() {
   return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }
 
+AttentionProblem smallest_problem() {
+  AttentionProblem problem;
+  problem.q = problem.k = problem.v = {DType::kFloat32, 4, {1, 1, 1, 8}};
+  return problem;
+}
+
 /// Sets an environment variable and puts the old value back.
 class ScopedEnv {
  public:
@@ -133,8 +139,7 @@ CpuInfo cpu_info() {
 }
 
 std::vector<std::string> library_targets() {
-  AttentionProblem problem;
-  problem.q = problem.k = problem.v = {DType::kFloat32, 4, {1, 1, 1, 8}};
+  const AttentionProblem problem = smallest_problem();
   std::vector<std::string> targets;
   for (int64_t rest = hwy::SupportedTargets(); rest != 0; rest &= rest - 1) {
     const char* name = hwy::TargetName(rest & -rest);
@@ -142,6 +147,14 @@ std::vector<std::string> library_targets() {
     if (Plan::make(problem).ok()) targets.emplace_back(name);
   }
   return targets;
+}
+
+std::string active_target() {
+  if (!Plan::make(smallest_problem()).ok()) return {};
+  const char* forced = std::getenv("FA4_CPU_TARGET");
+  if (forced != nullptr && *forced != '\0') return forced;
+  const std::vector<std::string> targets = library_targets();
+  return targets.empty() ? "" : targets.front();
 }
 
 std::string format_bytes(int64_t bytes) {

@@ -32,6 +32,9 @@ CpuInfo cpu_info();
 /// Highway targets that this processor can run and the library has, best first.
 std::vector<std::string> library_targets();
 
+/// The one that plans use: FA4_CPU_TARGET's, else the best. Empty if the library refuses it.
+std::string active_target();
+
 /// "32 MiB", "512 KiB".
 std::string format_bytes(int64_t bytes);
 

@@ -22,6 +22,7 @@ struct Command {
 
 constexpr Command kCommands[] = {
     {"attend", "attention of tensors in .npy files", attend_command},
+    {"bench", "speed beside the roofs of the machine and PyTorch", bench_command},
     {"demo", "attention as a real model runs it: errors, speed, a picture", demo_command},
     {"info", "what this machine has and what fa4 can do on it", info_command},
     {"roofline", "where the cycles of an attention tile go on a GPU", roofline_command},

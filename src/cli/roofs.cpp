@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kRuns = 5;
+constexpr int kLeastRuns = 5;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -24,7 +24,7 @@ double seconds_since(Clock::time_point start) {
 /// Where probes leave their results, so that the compiler must keep them.
 std::atomic<float> sink;
 
-/// Seconds that `threads` threads need from a common start until all have done work(thread).
+/// Seconds from a common start of `threads` threads until the last has done work(thread).
 double time_together(int threads, const std::function<float(int)>& work) {
   if (threads == 1) {
     const Clock::time_point start = Clock::now();
@@ -33,29 +33,42 @@ double time_together(int threads, const std::function<float(int)>& work) {
   }
   Clock::time_point start;
   std::barrier ready(threads, [&]() noexcept { start = Clock::now(); });
+  std::vector<double> taken(static_cast<size_t>(threads));
   std::vector<std::thread> pool;
   for (int t = 0; t < threads; ++t) {
     pool.emplace_back([&, t] {
       ready.arrive_and_wait();
       sink = work(t);
+      taken[static_cast<size_t>(t)] = seconds_since(start);
     });
   }
   for (std::thread& thread : pool) thread.join();
-  return seconds_since(start);
+  return *std::max_element(taken.begin(), taken.end());
 }
 
-/// Best rate of `work`, which does `units` of something in each of its `rounds`: rounds are chosen
-/// so that a run takes about `seconds`.
-double best_rate(int threads, double seconds, double units,
-                 const std::function<float(int thread, int64_t rounds)>& work) {
+/// Rounds that take one thread about `seconds` when nothing disturbs it.
+int64_t choose_rounds(double seconds, const std::function<float(int, int64_t)>& work) {
   int64_t rounds = 1;
-  double once = 0;
-  while ((once = time_together(1, [&](int t) { return work(t, rounds); })) < seconds / 8) {
+  while (true) {
+    double best = seconds;
+    for (int i = 0; i < 3; ++i) {
+      best = std::min(best, time_together(1, [&](int t) { return work(t, rounds); }));
+    }
+    if (best >= seconds) return rounds;
     rounds *= 2;
   }
-  rounds = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(rounds) * seconds / once));
+}
+
+/// Best rate of `work`, which does `units` of something in each of its `rounds`. Runs are short, a
+/// few milliseconds, and many: on a machine that does other things too, a short run has a chance
+/// to be left alone.
+double best_rate(int threads, double seconds, double units,
+                 const std::function<float(int thread, int64_t rounds)>& work) {
+  constexpr double kRunSeconds = 3e-3;
+  const int64_t rounds = choose_rounds(kRunSeconds, work);
   double best = 0;
-  for (int run = 0; run < kRuns; ++run) {
+  const Clock::time_point start = Clock::now();
+  for (int run = 0; run < kLeastRuns || seconds_since(start) < seconds; ++run) {
     const double taken = time_together(threads, [&](int t) { return work(t, rounds); });
     best = std::max(best, units * static_cast<double>(rounds) * threads / taken);
   }
@@ -75,43 +88,58 @@ double measure_exp(int threads, double seconds) {
   });
 }
 
-struct Bandwidth {
-  double read, copy;
+/// A thread's part of the memory. It goes through it piece by piece, round after round, so that a
+/// piece has left the caches when it comes again.
+struct Lane {
+  static constexpr int64_t kPiece = 1 << 18;  // Floats: 1 MiB.
+
+  std::unique_ptr<float[]> data;
+  int64_t pieces = 0;
+  int64_t next = 0;
+
+  float* piece() {
+    next = next + 1 < pieces ? next + 1 : 0;
+    return data.get() + next * kPiece;
+  }
 };
 
-/// Each thread has its own part of the memory, which it touches first.
-Bandwidth measure_memory(int threads, double seconds, int64_t bytes,
-                         const std::function<void(const std::string&)>& announce) {
-  const int64_t count = bytes / threads / 4 / 2048 * 2048;  // Floats a thread.
-  std::vector<std::unique_ptr<float[]>> memory;
-  for (int t = 0; t < threads; ++t) {
-    memory.emplace_back(new float[static_cast<size_t>(count)]);
+std::vector<Lane> make_lanes(int threads, int64_t bytes) {
+  std::vector<Lane> lanes(static_cast<size_t>(threads));
+  for (Lane& lane : lanes) {
+    lane.pieces = std::max<int64_t>(2, bytes / threads / 4 / Lane::kPiece);
+    lane.data.reset(new float[static_cast<size_t>(lane.pieces * Lane::kPiece)]);
   }
-  time_together(threads, [&](int t) {
-    std::fill_n(memory[static_cast<size_t>(t)].get(), count, 1.0F);
+  time_together(threads, [&](int t) {  // Each thread touches its own memory first.
+    Lane& lane = lanes[static_cast<size_t>(t)];
+    std::fill_n(lane.data.get(), lane.pieces * Lane::kPiece, 1.0F);
     return 0.0F;
   });
-  Bandwidth result{};
-  announce("read bandwidth");
-  result.read =
-      best_rate(threads, seconds, static_cast<double>(count) * 4, [&](int t, int64_t rounds) {
-        float sum = 0;
-        for (int64_t r = 0; r < rounds; ++r) {
-          sum += probe::read(memory[static_cast<size_t>(t)].get(), count);
-        }
-        return sum;
-      });
-  announce("copy bandwidth");
-  const int64_t half = count / 2;
-  result.copy =
-      best_rate(threads, seconds, static_cast<double>(half) * 8, [&](int t, int64_t rounds) {
-        float* data = memory[static_cast<size_t>(t)].get();
-        for (int64_t r = 0; r < rounds; ++r) {
-          std::memcpy(data + half, data, static_cast<size_t>(half) * 4);
-        }
-        return data[count - 1];
-      });
-  return result;
+  return lanes;
+}
+
+double measure_read(int threads, double seconds, std::vector<Lane>& lanes) {
+  return best_rate(threads, seconds, Lane::kPiece * 4.0, [&](int t, int64_t rounds) {
+    float sum = 0;
+    for (int64_t r = 0; r < rounds; ++r) {
+      sum += probe::read(lanes[static_cast<size_t>(t)].piece(), Lane::kPiece);
+    }
+    return sum;
+  });
+}
+
+/// Bytes read and bytes written.
+double measure_copy(int threads, double seconds, std::vector<Lane>& lanes) {
+  return best_rate(threads, seconds, Lane::kPiece * 8.0, [&](int t, int64_t rounds) {
+    Lane& lane = lanes[static_cast<size_t>(t)];
+    float last = 0;
+    for (int64_t r = 0; r < rounds; ++r) {
+      const float* from = lane.piece();
+      float* to = lane.piece();
+      std::memcpy(to, from, Lane::kPiece * 4);
+      last += to[0];
+    }
+    return last;
+  });
 }
 
 }  // namespace
@@ -133,9 +161,11 @@ Roofs measure_roofs(int threads, double seconds, int64_t buffer_bytes,
   }
   announce("exp rate");
   roofs.exp_gops = 1e-9 * measure_exp(threads, seconds);
-  const Bandwidth memory = measure_memory(threads, seconds, buffer_bytes, announce);
-  roofs.read_gbs = 1e-9 * memory.read;
-  roofs.copy_gbs = 1e-9 * memory.copy;
+  std::vector<Lane> lanes = make_lanes(threads, buffer_bytes);
+  announce("read bandwidth");
+  roofs.read_gbs = 1e-9 * measure_read(threads, seconds, lanes);
+  announce("copy bandwidth");
+  roofs.copy_gbs = 1e-9 * measure_copy(threads, seconds, lanes);
   return roofs;
 }
 

@@ -23,10 +23,11 @@ struct Roofs {
   double product_gflops(bool bf16) const { return bf16 && bf16_gflops ? *bf16_gflops : fma_gflops; }
 };
 
-/// Measures. Each figure is the best of several runs of about `seconds_per_run`. `buffer_bytes` is
-/// the size of the memory that is read and copied; at least four times the last-level cache.
+/// Measures. Each figure is the best of short runs that take about `seconds` together.
+/// `buffer_bytes` is the size of the memory that is read and copied: at least four times the
+/// last-level cache.
 /// `announce` is called before each figure with its name.
-Roofs measure_roofs(int threads, double seconds_per_run, int64_t buffer_bytes,
+Roofs measure_roofs(int threads, double seconds, int64_t buffer_bytes,
                     const std::function<void(const std::string&)>& announce);
 
 /// Figures that measure_roofs() announces.

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "cli/bench_report.h"
+
+#include <fa4/version.h>
+#include <fmt/core.h>
+
+#include "cli/array.h"
+#include "cli/terminal.h"
+
+namespace fa4::cli {
+namespace {
+
+using Align = Table::Align;
+
+std::string percent(double share) { return fmt::format("{:.0f}%", share * 100); }
+
+std::string format_rate(double rate) { return fmt::format("{:.{}f}", rate, rate < 100 ? 1 : 0); }
+
+std::string ratio_cell(std::optional<double> ratio) {
+  if (!ratio) return "-";
+  const Style style = *ratio >= 1.2 ? Style::kGood : *ratio >= 1 ? Style::kWarn : Style::kBad;
+  return paint(fmt::format("{:.2f}x", *ratio), style);
+}
+
+std::string pass_name(Pass pass) { return pass == Pass::kForward ? "forward" : "backward"; }
+
+std::string threads_text(int threads) {
+  return threads == 1 ? "1 thread" : fmt::format("{} threads", threads);
+}
+
+void print_heading(const std::string& text) { fmt::print("\n{}\n\n", paint(text, Style::kBold)); }
+
+void print_roofs(const BenchResult& result) {
+  print_heading("Roofs of this machine");
+  Table table({{"threads"},
+               {"fp32 FMA GFLOP/s"},
+               {"bf16 dot GFLOP/s"},
+               {"exp G/s"},
+               {"read GB/s"},
+               {"copy GB/s"}});
+  for (const Roofs& r : result.roofs) {
+    table.add_row({fmt::format("{}", r.threads), format_rate(r.fma_gflops),
+                   r.bf16_gflops ? format_rate(*r.bf16_gflops) : "none",
+                   fmt::format("{:.2f}", r.exp_gops), format_rate(r.read_gbs),
+                   format_rate(r.copy_gbs)});
+  }
+  table.print();
+  if (!result.roofs.empty() && !result.roofs.front().bf16_gflops) {
+    fmt::print("  This processor has no bf16 dot product, so bf16 is held against the FMA peak.\n");
+  }
+}
+
+/// Best rate, median rate, share of the roof, torch's best rate, ratios.
+std::vector<std::string> figures(const BenchResult& result, const Measured& m) {
+  std::vector<std::string> cells;
+  if (m.ours.present()) {
+    const double best = rate_of(m.cell, m.ours.best());
+    cells = {format_rate(best), format_rate(rate_of(m.cell, m.ours.median())),
+             percent(best / roof_of(m.cell, result.roofs_of(m.cell.threads)))};
+  } else {
+    cells = {"-", "-", "-"};
+  }
+  cells.push_back(m.torch.present() ? format_rate(rate_of(m.cell, m.torch.best())) : "-");
+  cells.push_back(ratio_cell(m.ratio()));
+  cells.push_back(ratio_cell(m.ratio(true)));
+  return cells;
+}
+
+void append(std::vector<std::string>& row, const std::vector<std::string>& cells) {
+  row.insert(row.end(), cells.begin(), cells.end());
+}
+
+void print_problems(const std::vector<const Measured*>& cells) {
+  Notes notes;
+  for (const Measured* m : cells) {
+    if (!m->ours_problem.empty()) notes.mark("fa4: " + m->ours_problem);
+    if (!m->torch_problem.empty()) notes.mark("torch: " + m->torch_problem);
+  }
+  notes.print();
+}
+
+void print_prefill(const BenchResult& result, const std::vector<const Measured*>& cells) {
+  if (cells.empty()) return;
+  const Cell& first = cells.front()->cell;
+  print_heading(fmt::format("Prefill, s {}, b {}, h {}, {}: GFLOP/s", first.s_q, first.batch,
+                            first.heads_q, threads_text(first.threads)));
+  Table table({{"pass", Align::kLeft},
+               {"dtype", Align::kLeft},
+               {"d"},
+               {"mask", Align::kLeft},
+               {"fa4 best"},
+               {"median"},
+               {"of roof"},
+               {"torch best"},
+               {"fa4 / torch"},
+               {"of medians"}});
+  const Cell* last = nullptr;
+  for (const Measured* m : cells) {
+    const Cell& c = m->cell;
+    if (last != nullptr && (last->pass != c.pass || last->dtype != c.dtype)) table.add_rule();
+    std::vector<std::string> row = {pass_name(c.pass), short_name(c.dtype), fmt::format("{}", c.d),
+                                    c.causal ? "causal" : "full"};
+    append(row, figures(result, *m));
+    table.add_row(row);
+    last = &c;
+  }
+  table.print();
+  print_problems(cells);
+}
+
+void print_decode(const BenchResult& result, const std::vector<const Measured*>& cells) {
+  if (cells.empty()) return;
+  const Cell& first = cells.front()->cell;
+  print_heading(fmt::format("Decode, one query, d {}, {} key heads, {}: GB/s of k and v", first.d,
+                            first.heads_k, threads_text(first.threads)));
+  Table table({{"dtype", Align::kLeft},
+               {"query heads"},
+               {"keys"},
+               {"MiB"},
+               {"fa4 best"},
+               {"median"},
+               {"of read"},
+               {"torch best"},
+               {"fa4 / torch"},
+               {"of medians"}});
+  for (const Measured* m : cells) {
+    const Cell& c = m->cell;
+    std::vector<std::string> row = {short_name(c.dtype), fmt::format("{}", c.heads_q),
+                                    fmt::format("{}", c.s_k),
+                                    fmt::format("{:.0f}", c.kv_bytes() / (1 << 20))};
+    append(row, figures(result, *m));
+    table.add_row(row);
+  }
+  table.print();
+  print_problems(cells);
+}
+
+void print_groups(const BenchResult& result) {
+  const std::vector<Group> groups = groups_of(result);
+  if (groups.empty()) return;
+  print_heading("Geometric means, times torch");
+  Table table(
+      {{"pass", Align::kLeft}, {"dtype", Align::kLeft}, {"threads"}, {"cells"}, {"fa4 / torch"}});
+  for (const Group& g : groups) {
+    table.add_row({pass_name(g.pass), short_name(g.dtype), fmt::format("{}", g.threads),
+                   fmt::format("{}", g.cells), ratio_cell(g.ratio)});
+  }
+  table.print();
+}
+
+void print_goals(const BenchResult& result) {
+  const std::vector<Goal> goals = goals_of(result);
+  if (goals.empty()) return;
+  print_heading("Goals");
+  Table table({{"", Align::kLeft}, {"is"}, {"goal"}, {"what", Align::kLeft}});
+  for (const Goal& g : goals) {
+    const auto show = [&](double x) { return g.percent ? percent(x) : fmt::format("{:.2f}x", x); };
+    table.add_row({g.met() ? paint("met", Style::kGood) : paint("missed", Style::kBad),
+                   show(g.value), show(g.goal), g.what});
+  }
+  table.print();
+}
+
+nlohmann::json to_json(const Times& times) {
+  if (!times.present()) return nullptr;
+  return {{"best_seconds", times.best()},
+          {"median_seconds", times.median()},
+          {"runs", times.seconds.size()}};
+}
+
+nlohmann::json to_json(const Measured& m, const Roofs& roofs) {
+  const Cell& c = m.cell;
+  const bool decode = c.kind == Kind::kDecode;
+  nlohmann::json json = {{"name", c.name()},
+                         {"kind", decode ? "decode" : "prefill"},
+                         {"pass", pass_name(c.pass)},
+                         {"dtype", short_name(c.dtype)},
+                         {"batch", c.batch},
+                         {"seqlen_q", c.s_q},
+                         {"seqlen_k", c.s_k},
+                         {"heads_q", c.heads_q},
+                         {"heads_k", c.heads_k},
+                         {"dim", c.d},
+                         {"causal", c.causal},
+                         {"threads", c.threads},
+                         {"unit", decode ? "GB/s" : "GFLOP/s"},
+                         {"work", decode ? c.kv_bytes() : c.flops()},
+                         {"roof", roof_of(c, roofs)},
+                         {"fa4", to_json(m.ours)},
+                         {"torch", to_json(m.torch)}};
+  if (!m.ours_problem.empty()) json["fa4_problem"] = m.ours_problem;
+  if (!m.torch_problem.empty()) json["torch_problem"] = m.torch_problem;
+  return json;
+}
+
+nlohmann::json to_json(const Roofs& r) {
+  return {{"threads", r.threads},
+          {"target", r.target},
+          {"fma_gflops", r.fma_gflops},
+          {"bf16_gflops", r.bf16_gflops ? nlohmann::json(*r.bf16_gflops) : nlohmann::json(nullptr)},
+          {"exp_gops", r.exp_gops},
+          {"read_gbs", r.read_gbs},
+          {"copy_gbs", r.copy_gbs}};
+}
+
+}  // namespace
+
+void print_report(const BenchResult& result) {
+  print_roofs(result);
+  for (const Roofs& r : result.roofs) {
+    std::vector<const Measured*> prefill, decode;
+    for (const Measured& m : result.cells) {
+      if (m.cell.threads != r.threads) continue;
+      (m.cell.kind == Kind::kPrefill ? prefill : decode).push_back(&m);
+    }
+    print_prefill(result, prefill);
+    print_decode(result, decode);
+  }
+  print_groups(result);
+  print_goals(result);
+}
+
+nlohmann::json to_json(const BenchResult& result) {
+  nlohmann::json json = {{"version", version()},
+                         {"cpu", result.cpu.model},
+                         {"cores", result.cpu.usable},
+                         {"last_level_cache_bytes", result.cpu.last_level_bytes()},
+                         {"target", result.target},
+                         {"torch", result.torch_version},
+                         {"torch_problem", result.torch_problem},
+                         {"roofs", nlohmann::json::array()},
+                         {"cells", nlohmann::json::array()},
+                         {"groups", nlohmann::json::array()},
+                         {"goals", nlohmann::json::array()}};
+  for (const Roofs& r : result.roofs) json["roofs"].push_back(to_json(r));
+  for (const Measured& m : result.cells) {
+    json["cells"].push_back(to_json(m, result.roofs_of(m.cell.threads)));
+  }
+  for (const Group& g : groups_of(result)) {
+    json["groups"].push_back({{"pass", pass_name(g.pass)},
+                              {"dtype", short_name(g.dtype)},
+                              {"threads", g.threads},
+                              {"cells", g.cells},
+                              {"ratio", g.ratio}});
+  }
+  for (const Goal& g : goals_of(result)) {
+    json["goals"].push_back(
+        {{"what", g.what}, {"value", g.value}, {"goal", g.goal}, {"met", g.met()}});
+  }
+  return json;
+}
+
+}  // namespace fa4::cli

@@ -37,6 +37,12 @@ struct Arithmetic {
   void add(double* sum, double weight, const double* x, int64_t n) const {
     for (int64_t i = 0; i < n; ++i) sum[i] = summed(sum[i] + term(weight * x[i]));
   }
+  /// Below its normal range float16 has coarse steps, which are of some size however small out is.
+  void store_out(std::vector<double>& out) const {
+    store(out);
+    if (precision != Precision::kMagnitude || dtype != DType::kFloat16) return;
+    for (double& x : out) x = x > 0 ? std::max(x, 0x1p-14) : x;
+  }
   void store(std::vector<double>& values) const {
     for (double& x : values) x = stored(x);
   }
@@ -220,7 +226,7 @@ Backward backward(const AttentionTensors& tensors, const AttentionGradients& gra
       math.add(out.data(), key.p * key.keep, &call.v[v_at], call.d_v);
       math.add(&r.dv[v_at], key.p * key.keep, dout_row, call.d_v);
     }
-    math.store(out);  // a backward is given out as the forward stored it
+    math.store_out(out);  // a backward is given out as the forward stored it
     const double delta = math.dot(dout_row, out.data(), call.d_v);  // the sum of p * dp
     for (size_t n = 0; n < dp.size(); ++n) {
       const Call::Key& key = call.keys[n];

@@ -68,17 +68,11 @@ Status check_guards(std::initializer_list<std::pair<const char*, const HostTenso
   return {};
 }
 
-/// Which (sequence, head) slice the elements of one tensor belong to.
-struct Slices {
-  std::vector<int> of_element;
-  std::vector<bool> few;
-};
+constexpr int64_t kFewElements = 256;
 
-constexpr int64_t kFewRows = 16;
-constexpr size_t kFewElements = 256;
-
-/// For q, out, k, v and their gradients: [b, s, h, d] or [total, h, d].
-Slices slices_of_rows(const HostTensor& x, const HostTensor& cu, bool few) {
+/// The (sequence, head) slice that each element of q, out, k, v or a gradient of theirs belongs to:
+/// [b, s, h, d] or [total, h, d]. -1: none.
+std::vector<int> slices_of_rows(const HostTensor& x, const HostTensor& cu) {
   const Dims& dims = x.dims();
   const bool packed = dims.size() == 3;
   const int64_t heads = dims[dims.size() - 2], d = dims.back();
@@ -92,53 +86,53 @@ Slices slices_of_rows(const HostTensor& x, const HostTensor& cu, bool few) {
     const int64_t end = packed ? static_cast<int64_t>(ends[b + 1]) : begin + dims[1];
     std::fill(sequence_of.begin() + begin, sequence_of.begin() + end, static_cast<int>(b));
   }
-  Slices slices{{}, std::vector<bool>(sequences * heads, few)};
+  std::vector<int> slices;
   for (int64_t flat = 0; flat < x.size(); ++flat) {
     const int sequence = sequence_of[flat / (heads * d)];
     const auto head = static_cast<int>(flat / d % heads);
-    slices.of_element.push_back(sequence < 0 ? -1 : sequence * static_cast<int>(heads) + head);
+    slices.push_back(sequence < 0 ? -1 : sequence * static_cast<int>(heads) + head);
   }
   return slices;
 }
 
 /// For lse: the slices of out's rows, transposed.
-Slices slices_of_lse(const Case& c, bool few) {
+std::vector<int> slices_of_lse(const Case& c) {
   Dims row_dims = c.q.dims();
   row_dims.back() = 1;
-  const Slices rows = slices_of_rows(HostTensor(DType::kBool, row_dims), c.cu_seqlens_q, few);
+  const std::vector<int> rows = slices_of_rows(HostTensor(DType::kBool, row_dims), c.cu_seqlens_q);
   const bool packed = row_dims.size() == 3;
   const int64_t heads = row_dims[row_dims.size() - 2], s = row_dims[row_dims.size() - 3];
-  Slices slices{{}, rows.few};
+  std::vector<int> slices;
   for (int64_t b = 0; b < (packed ? 1 : row_dims[0]); ++b) {
     for (int64_t h = 0; h < heads; ++h) {
-      for (int64_t i = 0; i < s; ++i) {
-        slices.of_element.push_back(rows.of_element[(b * s + i) * heads + h]);
-      }
+      for (int64_t i = 0; i < s; ++i) slices.push_back(rows[(b * s + i) * heads + h]);
     }
   }
   return slices;
 }
 
-/// For dbias and dsink: their outermost dims but `inner` are slices.
-Slices slices_of_leading(const HostTensor& x, size_t inner, bool few) {
-  int64_t per_slice = 1;
-  for (size_t i = x.dims().size() - inner; i < x.dims().size(); ++i) per_slice *= x.dims()[i];
-  const int64_t count = per_slice == 0 ? 0 : x.size() / per_slice;
-  Slices slices{{}, std::vector<bool>(count, few || static_cast<size_t>(per_slice) < kFewElements)};
-  for (int64_t flat = 0; flat < x.size(); ++flat) {
-    slices.of_element.push_back(static_cast<int>(flat / per_slice));
-  }
+/// Elements of a slice of dbias (a matrix) or dsink (a number): the product of `inner` last dims.
+int64_t slice_size(const HostTensor& x, size_t inner) {
+  int64_t size = 1;
+  for (size_t i = x.dims().size() - inner; i < x.dims().size(); ++i) size *= x.dims()[i];
+  return size;
+}
+
+std::vector<int> slices_of_size(const HostTensor& x, int64_t size) {
+  std::vector<int> slices;
+  for (int64_t flat = 0; flat < x.size(); ++flat) slices.push_back(static_cast<int>(flat / size));
   return slices;
 }
 
-/// Whether some sequence has so few rows that a plain implementation may be right by luck.
-bool has_few_rows(const Case& c) {
+/// The fewest rows or keys that count in any sequence.
+int64_t fewest_rows(const Case& c) {
   const auto side = [&](const HostTensor& x, const HostTensor& cu, const HostTensor& used,
                         const HostTensor& start) {
-    int64_t least = x.dims().size() == 4 ? x.dims()[1] : INT64_MAX;
+    const int64_t dense = x.dims().size() == 4 ? x.dims()[1] : INT64_MAX;
+    int64_t least = dense;
     const std::vector<double> ends = cu.values(), useds = used.values(), starts = start.values();
     for (int64_t b = 0; b < c.batch(); ++b) {
-      double rows = cu.present() ? ends[b + 1] - ends[b] : static_cast<double>(least);
+      double rows = cu.present() ? ends[b + 1] - ends[b] : static_cast<double>(dense);
       if (used.present()) rows = useds[b];
       if (start.present()) rows -= starts[b];
       least = std::min(least, static_cast<int64_t>(rows));
@@ -146,13 +140,13 @@ bool has_few_rows(const Case& c) {
     return least;
   };
   return std::min(side(c.q, c.cu_seqlens_q, c.seqused_q, c.start_q),
-                  side(c.k, c.cu_seqlens_k, c.seqused_k, c.start_k)) < kFewRows;
+                  side(c.k, c.cu_seqlens_k, c.seqused_k, c.start_k));
 }
 
 /// Compares one output; the three vectors are the oracle's exact, plain and magnitude results.
-std::string judge(const Case& c, const char* name, const HostTensor& actual, Slices slices,
-                  const std::vector<double>& expected, const std::vector<double>& plain,
-                  const std::vector<double>& magnitude) {
+std::string judge(const Case& c, const char* name, const HostTensor& actual,
+                  std::vector<int> slices, int64_t rows, const std::vector<double>& expected,
+                  const std::vector<double>& plain, const std::vector<double>& magnitude) {
   Comparison comparison;
   comparison.name = name;
   comparison.dtype = actual.dtype();
@@ -163,8 +157,8 @@ std::string judge(const Case& c, const char* name, const HostTensor& actual, Sli
   comparison.expected = expected;
   comparison.plain = plain;
   comparison.magnitude = magnitude;
-  comparison.slice_of = std::move(slices.of_element);
-  comparison.few = std::move(slices.few);
+  comparison.slice_of = std::move(slices);
+  comparison.rows = rows;
   return compare(comparison);
 }
 
@@ -244,11 +238,11 @@ std::string Case::judge_forward() const {
   const auto exact = oracle::forward(tensors(), options, Precision::kExact);
   const auto plain = oracle::forward(tensors(), options, Precision::kSameDtype);
   const auto magnitude = oracle::forward(tensors(), options, Precision::kMagnitude);
-  const bool few = has_few_rows(*this);
+  const int64_t rows = fewest_rows(*this);
   std::string fault =
-      judge(*this, "lse", lse, slices_of_lse(*this, few), exact.lse, plain.lse, magnitude.lse);
+      judge(*this, "lse", lse, slices_of_lse(*this), rows, exact.lse, plain.lse, magnitude.lse);
   if (!fault.empty()) return fault;
-  return judge(*this, "out", out, slices_of_rows(out, cu_seqlens_q, few), exact.out, plain.out,
+  return judge(*this, "out", out, slices_of_rows(out, cu_seqlens_q), rows, exact.out, plain.out,
                magnitude.out);
 }
 
@@ -256,25 +250,27 @@ std::string Case::judge_backward() const {
   const auto exact = oracle::backward(tensors(), gradients(), options, Precision::kExact);
   const auto plain = oracle::backward(tensors(), gradients(), options, Precision::kSameDtype);
   const auto magnitude = oracle::backward(tensors(), gradients(), options, Precision::kMagnitude);
-  const bool few = has_few_rows(*this);
-  std::string fault = judge(*this, "dv", dv, slices_of_rows(dv, cu_seqlens_k, few), exact.dv,
+  const int64_t rows = fewest_rows(*this);
+  std::string fault = judge(*this, "dv", dv, slices_of_rows(dv, cu_seqlens_k), rows, exact.dv,
                             plain.dv, magnitude.dv);
   if (fault.empty()) {
-    fault = judge(*this, "dq", dq, slices_of_rows(dq, cu_seqlens_q, few), exact.dq, plain.dq,
+    fault = judge(*this, "dq", dq, slices_of_rows(dq, cu_seqlens_q), rows, exact.dq, plain.dq,
                   magnitude.dq);
   }
   if (fault.empty()) {
-    fault = judge(*this, "dk", dk, slices_of_rows(dk, cu_seqlens_k, few), exact.dk, plain.dk,
+    fault = judge(*this, "dk", dk, slices_of_rows(dk, cu_seqlens_k), rows, exact.dk, plain.dk,
                   magnitude.dk);
   }
-  if (fault.empty() && dbias.present()) {
-    fault = judge(*this, "dbias", dbias, slices_of_leading(dbias, 2, few), exact.dbias, plain.dbias,
-                  magnitude.dbias);
-  }
-  if (fault.empty() && dsink.present()) {
-    fault = judge(*this, "dsink", dsink, slices_of_leading(dsink, 0, few), exact.dsink, plain.dsink,
-                  magnitude.dsink);
-  }
+  const auto judge_sum = [&](const char* which, const HostTensor& sum, size_t inner,
+                             std::vector<double> oracle::Backward::*values) {
+    if (!fault.empty() || !sum.present() || sum.size() == 0) return;
+    const int64_t size = slice_size(sum, inner);
+    const bool few = size < kFewElements;
+    fault = judge(*this, which, sum, slices_of_size(sum, size), few ? 1 : rows, exact.*values,
+                  plain.*values, magnitude.*values);
+  };
+  judge_sum("dbias", dbias, 2, &oracle::Backward::dbias);
+  judge_sum("dsink", dsink, 0, &oracle::Backward::dsink);
   return fault;
 }
 

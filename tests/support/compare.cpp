@@ -10,6 +10,9 @@
 namespace fa4::test {
 namespace {
 
+constexpr int64_t kScatteringRows = 64;
+constexpr int64_t kFewRows = 16;
+
 double unit_roundoff(DType dtype) {
   switch (dtype) {
     case DType::kFloat64:
@@ -46,7 +49,8 @@ std::string describe(const Comparison& c, size_t flat, const std::string& what) 
 }
 
 std::vector<Slice> measure(const Comparison& c) {
-  std::vector<Slice> slices(c.few.size());
+  const auto last = std::max_element(c.slice_of.begin(), c.slice_of.end());
+  std::vector<Slice> slices(last == c.slice_of.end() ? 0 : *last + 1);
   for (size_t i = 0; i < c.actual.size(); ++i) {
     if (c.slice_of[i] < 0) continue;
     Slice& slice = slices[c.slice_of[i]];
@@ -63,11 +67,11 @@ std::vector<Slice> measure(const Comparison& c) {
   // probability that float32 (float64) holds no more.
   const double underflow = c.dtype == DType::kFloat16 ? 0x1p-25 : is_double ? 0x1p-1000 : 0x1p-110;
   const double rounding = std::max(unit_roundoff(c.dtype), unit_roundoff(c.input_dtype));
-  for (size_t i = 0; i < slices.size(); ++i) {
-    Slice& s = slices[i];
-    s.allowed = (c.softcap ? 3 : 2) * s.plain_error + of_largest * s.largest +
-                of_terms * s.magnitude + underflow;
-    if (c.few[i]) s.allowed += rounding * (s.largest + s.magnitude / 4);
+  const double factor = c.softcap || c.rows < kScatteringRows ? 3 : 2;
+  for (Slice& s : slices) {
+    s.allowed =
+        factor * s.plain_error + of_largest * s.largest + of_terms * s.magnitude + underflow;
+    if (c.rows < kFewRows) s.allowed += rounding * (s.largest + s.magnitude / 4);
   }
   return slices;
 }

@@ -9,9 +9,10 @@
 //
 // where an element's terms are what it is the sum of, in absolute value
 // (oracle::Precision::kMagnitude): gradients may cancel to nothing, and their rounding errors
-// don't. 5e-7 is 8 roundings of float32. In a slice of few rows the plain implementation may be
-// right by luck; there a rounding of the dtype is allowed as well. An element all of whose terms
-// are 0 must be exactly 0.
+// don't. 5e-7 is 8 roundings of float32. The largest error of a few rows is a matter of luck, so
+// that two implementations that are equally good differ by more than 2: with fewer than 64 rows 3
+// times the plain error is allowed, with fewer than 16 a rounding of the dtype as well. An element
+// all of whose terms are 0 must be exactly 0.
 #pragma once
 
 #include <fa4/types.h>
@@ -31,7 +32,7 @@ struct Comparison {
   Dims dims;
   std::vector<double> actual, expected, plain, magnitude;
   std::vector<int> slice_of;  ///< An element's slice; -1: none, must equal `expected` exactly.
-  std::vector<bool> few;      ///< Of a slice: whether its rows are few.
+  int64_t rows = 0;           ///< The fewest rows that a slice sums over or is made of.
 };
 
 /// Empty if right, else which element is wrong, what it is, what it should be and what is allowed.

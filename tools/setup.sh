@@ -104,7 +104,7 @@ build() { # FOLDER TARGETS...
   mkdir -p build/log
   if NINJA_STATUS='   [%f/%t, %es] ' nice -n 5 ninja -C "$folder" -j "$(nproc)" "$@" 2>&1 |
       tee "$log" | sed -u -E -e '/^ninja: |^-- |Re-checking globbed|^: && |^\/usr\/bin\/.* -c /d' \
-        -e 's#[A-Za-z]*/CMakeFiles/[^ ]*\.dir/##' >&2; then
+        -e 's#CMakeFiles/[^ ]*\.dir/##' >&2; then
     return 0
   fi
   say "the build failed; its output is in $log"

@@ -178,8 +178,11 @@ void fa4_plan_destroy(fa4_plan* plan);
 /* Row-major CPU view of dims[0 .. rank), rank 1 .. FA4_MAX_RANK (any other rank is kept, and
  * refused by the call that gets the tensor). Inputs may be pointers to const: they are not
  * written. */
-static inline fa4_tensor fa4_contiguous(const void* data, fa4_dtype dtype, int32_t rank,
-                                        const int64_t* dims) {
+#ifdef __GNUC__
+__attribute__((always_inline)) /* or GCC takes it for a read of outputs that nobody wrote yet */
+#endif
+static inline fa4_tensor
+fa4_contiguous(const void* data, fa4_dtype dtype, int32_t rank, const int64_t* dims) {
   fa4_tensor tensor = {sizeof(fa4_tensor), (void*)data,  (int32_t)dtype, rank,
                        {0, 0, 0, 0},       {0, 0, 0, 0}, FA4_CPU,        0};
   uint64_t stride = 1;

@@ -57,6 +57,24 @@ run_checks() { # COMMAND...
   [ "$status" = 0 ] || [ "$failed" -gt "$before" ] || fail "$1" "exit status $status"
 }
 
+# A program that shows what it likes and ends with "N passed, N failed, N skipped".
+run_counting() { # COMMAND...
+  local status=0 log=build/log/$part_name.log line ok bad out
+  "$@" </dev/null 2>&1 | tee "$log" | sed -u 's/^/   /' || status=$?
+  line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1)
+  if [ -z "$line" ]; then
+    fail "$1" "ended with status $status and no count"
+    return
+  fi
+  read -r ok _ bad _ out _ <<<"$line"
+  passed=$((passed + ok))
+  failed=$((failed + bad))
+  skipped=$((skipped + out))
+  [ "$bad" = 0 ] || notes+=("FAILED  $part_name: $bad, see $log")
+  [ "$out" = 0 ] || notes+=("skipped $part_name: $(grep -E '^skipped [0-9]+: ' "$log" | tr '\n' ' ')")
+  [ "$status" = 0 ] || [ "$bad" -gt 0 ] || fail "$1" "ended with status $status"
+}
+
 # A GoogleTest program: a line for each suite as it ends, the whole output of tests that fail.
 run_gtest() { # PROGRAM
   local program=$1 log=build/log/$part_name.log status=0 line

@@ -42,6 +42,13 @@ float to_float(Float16 x);
 BFloat16 to_bfloat16(float x);
 Float16 to_float16(float x);
 
+// Tells GCC that a view does not read what it points to: outputs need no value before the call.
+#if defined(__GNUC__) && !defined(__clang__)
+#define FA4_POINTER_IS_NOT_READ [[gnu::access(none, 1)]]
+#else
+#define FA4_POINTER_IS_NOT_READ
+#endif
+
 /// A view of a tensor: it owns nothing. Strides count elements; 0 broadcasts, negative ones are an
 /// error. A default Tensor (rank 0) means "absent".
 struct Tensor {
@@ -57,11 +64,14 @@ struct Tensor {
   bool present() const { return rank != 0; }
 
   /// Row-major view of `dims`. Inputs may be given as pointers to const: they are never written.
-  static Tensor contiguous(const void* data, DType dtype, std::initializer_list<int64_t> dims,
-                           Device device = {});
+  FA4_POINTER_IS_NOT_READ static Tensor contiguous(const void* data, DType dtype,
+                                                   std::initializer_list<int64_t> dims,
+                                                   Device device = {});
   /// View with explicit strides, in elements, one for each dim.
-  static Tensor strided(const void* data, DType dtype, std::initializer_list<int64_t> dims,
-                        std::initializer_list<int64_t> strides, Device device = {});
+  FA4_POINTER_IS_NOT_READ static Tensor strided(const void* data, DType dtype,
+                                                std::initializer_list<int64_t> dims,
+                                                std::initializer_list<int64_t> strides,
+                                                Device device = {});
 };
 
 /// Where the causal triangle stands when there are more keys than queries, or fewer.

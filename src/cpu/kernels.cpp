@@ -11,9 +11,15 @@
 
 // Arrays of vectors rule out targets whose vectors have no size at compile time; the others add
 // nothing for these kernels over their neighbours. (A target that is the compiler's own baseline
-// stays.)
-#define HWY_DISABLED_TARGETS \
-  (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+// stays.) FA4_FEW_TARGETS is for builds that check other things: the baseline and AVX2 alone.
+#ifdef FA4_FEW_TARGETS
+#define FA4_LEFT_OUT (HWY_SSE4 | HWY_AVX3)
+#else
+#define FA4_LEFT_OUT 0
+#endif
+#define HWY_DISABLED_TARGETS                                                                  \
+  (FA4_LEFT_OUT | HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | \
+   HWY_RVV)
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/kernels.cpp"

@@ -94,9 +94,17 @@ def links_in_the_documentation_lead_somewhere():
     for path in FILES:
         if path.suffix != ".md":
             continue
-        for target in re.findall(r"\]\(([^)#\s]+)", path.read_text()):
+        text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
+        for target in re.findall(r"\]\(([^)#\s]+)", text):
             if "://" not in target and not (path.parent / target).exists():
                 yield f"{relative(path)} links to {target}, which is not there"
+
+
+@check
+def the_readme_shows_the_example_as_it_is():
+    example = (ROOT / "examples" / "attention.cpp").read_text().split("\n", 1)[1]
+    if f"```cpp\n{example}```" not in (ROOT / "README.md").read_text():
+        yield "README.md differs from examples/attention.cpp"
 
 
 # --- includes ----------------------------------------------------------------------------------
@@ -104,11 +112,11 @@ def links_in_the_documentation_lead_somewhere():
 # Folder of src/ -> what it may include: a folder, or one header of it. <fa4/...> is open to all.
 LAYERS = {
     "core": ["core/", "cpu/plan.h"],
-    "cpu": ["cpu/", "core/"],
+    "cpu": ["cpu/", "core/", "hwy/"],
     "capi": ["capi/"],
     "oracle": ["oracle/"],
     "model": ["model/"],
-    "cli": ["cli/", "model/", "oracle/"],
+    "cli": ["cli/", "model/", "oracle/", "hwy/"],
 }
 
 

@@ -16,18 +16,24 @@ HWY_BEFORE_NAMESPACE();
 namespace fa4::cpu {
 namespace HWY_NAMESPACE {
 
-/// One vector of a row: p = exp(s - lse), ds = p * (dp - delta), both with their optional factors.
+/// exp(scale * s - lse) of one vector. It is at most 1: where rounding says otherwise scores are so
+/// large that it could overflow. A NaN passes: Min would lose it.
+template <bool kApproximate, class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> probability_vector(D d, const GradientTile<T>& tile, int64_t offset,
+                                         hn::Vec<D> lse) {
+  const auto s = hn::MulSub(hn::Load(d, tile.s + offset), hn::Set(d, tile.scale), lse);
+  const auto x = hn::Mul(s, hn::Set(d, kLog2E<T>));
+  const auto zero = hn::Zero(d);
+  return exp2<kApproximate>(d, hn::IfThenElse(hn::Gt(x, zero), zero, x));
+}
+
+/// One vector of a row: p, ds = p * (dp - delta), both with their optional factors.
 template <bool kApproximate, bool kFactors, class D, class T = hn::TFromD<D>>
 HWY_INLINE void gradient_vector(D d, const GradientTile<T>& tile, int64_t offset, hn::Vec<D> lse,
                                 hn::Vec<D> delta) {
-  const auto zero = hn::Zero(d);
-  const auto s = hn::MulSub(hn::Load(d, tile.s + offset), hn::Set(d, tile.scale), lse);
-  const auto x = hn::Mul(s, hn::Set(d, kLog2E<T>));
-  // exp(s - lse) is at most 1. Where rounding says otherwise scores are so large that it could
-  // overflow. A NaN passes: Min would lose it.
-  auto p = exp2<kApproximate>(d, hn::IfThenElse(hn::Gt(x, zero), zero, x));
+  const auto p = probability_vector<kApproximate>(d, tile, offset, lse);
   auto dp = hn::Load(d, tile.dp + offset);
-  const auto seen = hn::Ne(p, zero);
+  const auto seen = hn::Ne(p, hn::Zero(d));
   if constexpr (kFactors) {
     const auto keep = tile.keep != nullptr ? hn::Load(d, tile.keep + offset) : hn::Set(d, T{1});
     dp = hn::Mul(dp, keep);
@@ -65,8 +71,33 @@ HWY_NOINLINE void gradient_rows(const GradientTile<T>& tile) {
   }
 }
 
+template <bool kApproximate, class T>
+HWY_NOINLINE void add_row_sums(const GradientTile<T>& tile) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t r = 0; r < tile.rows; ++r) {
+    const Columns visible = tile.visible != nullptr ? tile.visible[r] : Columns{0, tile.cols};
+    if (tile.lse[r] == kMinusInfinity<T>) continue;
+    const int64_t first = r * tile.stride;
+    const Columns padded = pad_with_hidden(tile.s + first, visible, lanes);
+    const auto lse = hn::Set(d, tile.lse[r]);
+    auto sum = hn::Zero(d);
+    for (int64_t c = padded.begin; c < padded.end; c += lanes) {
+      const auto p = probability_vector<kApproximate>(d, tile, first + c, lse);
+      auto dp = hn::Load(d, tile.dp + first + c);
+      if (tile.keep != nullptr) dp = hn::Mul(dp, hn::Load(d, tile.keep + first + c));
+      sum = hn::Add(sum, hn::IfThenElseZero(hn::Ne(p, hn::Zero(d)), hn::Mul(p, dp)));
+    }
+    tile.sums[r] += hn::GetLane(hn::SumOfLanes(d, sum));
+  }
+}
+
 template <class T>
 void gradients(const GradientTile<T>& tile) {
+  if (tile.sums != nullptr) {
+    return tile.approximate && sizeof(T) == sizeof(float) ? add_row_sums<true>(tile)
+                                                          : add_row_sums<false>(tile);
+  }
   const bool factors = tile.keep != nullptr || tile.slopes != nullptr;
   if (tile.approximate && sizeof(T) == sizeof(float)) {
     return factors ? gradient_rows<true, true>(tile) : gradient_rows<true, false>(tile);

@@ -51,6 +51,7 @@ struct Parts {
   int64_t* order;      ///< [batch]: sequences, most work first
   double* work;        ///< [batch]: pairs of a row and a key that it may see
   std::byte* workers;  ///< [threads] of `worker_bytes` each
+  T* deltas;           ///< BackwardContext::deltas; null if not needed
   UnitScratch<T>* slots;
   UnitState** states;
   std::byte* units;
@@ -63,13 +64,16 @@ struct Parts {
     p.slots = carver.take<UnitScratch<T>>(most_slots(problem, threads));
     p.states = carver.take<UnitState*>(most_slots(problem, threads));
     p.workers = carver.take<std::byte>(threads, worker_bytes(tiling, problem));
+    const bool keep_deltas =
+        has_exact_delta(problem) && (problem.spec.has_dbias || problem.spec.has_dsink);
+    p.deltas = carver.take<T>(keep_deltas ? problem.total_q() : 0, problem.heads_q);
+    if (!keep_deltas) p.deltas = nullptr;
     p.units = carver.take<std::byte>(0);
     return p;
   }
   static int64_t worker_bytes(const BackwardTiling& tiling, const core::Problem& problem) {
     Carver carver;
     WorkerScratch<T>::carve(carver, tiling, problem);
-    TileScratch<T>::carve(carver, tiling, problem);
     return static_cast<int64_t>(carver.bytes().value());  // a few tiles: never too large
   }
 };
@@ -134,6 +138,7 @@ class Run {
       : context_(context), threads_(threads) {
     Carver carver(workspace);
     parts_ = Parts<T>::carve(carver, context.tiling, context.problem, threads);
+    context_.deltas = parts_.deltas;
   }
 
   void run() {
@@ -142,34 +147,26 @@ class Run {
     const double operations = lengths.work * static_cast<double>(problem.heads_q) *
                               static_cast<double>(3 * problem.dim_qk + 2 * problem.dim_v);
     workers_ = static_cast<int>(std::clamp(operations / kWorkPerThread, 1.0, 1.0 * threads_));
-    run_extras(
-        extra_jobs(context_, lengths.all_q < problem.total_q(), lengths.all_k < problem.total_k()));
+    run_extras(clearing_jobs(context_, lengths.all_q < problem.total_q(),
+                             lengths.all_k < problem.total_k()));
     if (lengths.work > 0) run_units(lengths);
+    run_extras(sink_and_bias_jobs(context_));
   }
 
  private:
-  template <class Scratch>
-  Scratch scratch_of(int worker) const {
-    const BackwardTiling& tiling = context_.tiling;
-    const int64_t bytes = Parts<T>::worker_bytes(tiling, context_.problem);
+  WorkerScratch<T> scratch_of(int worker) const {
+    const int64_t bytes = Parts<T>::worker_bytes(context_.tiling, context_.problem);
     Carver carver(parts_.workers + worker * bytes);
-    const auto first = WorkerScratch<T>::carve(carver, tiling, context_.problem);
-    const auto second = TileScratch<T>::carve(carver, tiling, context_.problem);
-    if constexpr (std::is_same_v<Scratch, WorkerScratch<T>>) {
-      return first;
-    } else {
-      return second;
-    }
+    return WorkerScratch<T>::carve(carver, context_.tiling, context_.problem);
   }
 
   void run_extras(const ExtraJobs& jobs) const {
     if (jobs.count() == 0) return;
     std::atomic<int64_t> next{0};
     run_workers(static_cast<int>(std::min<int64_t>(workers_, jobs.count())), [&](int worker) {
-      const auto scratch = scratch_of<WorkerScratch<T>>(worker);
-      const auto tile = scratch_of<TileScratch<T>>(worker);
+      const WorkerScratch<T> scratch = scratch_of(worker);
       for (int64_t job = next++; job < jobs.count(); job = next++) {
-        run_extra_job(context_, jobs, job, scratch, tile);
+        run_extra_job(context_, jobs, job, scratch);
       }
     });
   }
@@ -199,7 +196,7 @@ class Run {
     BackwardSchedule schedule(context_.problem, context_.tensors, context_.tiling.chunks,
                               parts_.order, parts_.states, slots);
     run_workers(workers_, [&](int worker) {
-      const auto scratch = scratch_of<WorkerScratch<T>>(worker);
+      const WorkerScratch<T> scratch = scratch_of(worker);
       BackwardTask task;
       while (schedule.claim(task)) {
         BackwardSchedule::wait_for_turn(task);
@@ -209,7 +206,7 @@ class Run {
     });
   }
 
-  const BackwardContext<T>& context_;
+  BackwardContext<T> context_;
   const int threads_;
   int workers_ = 1;
   Parts<T> parts_;

@@ -49,8 +49,8 @@ Matrix element_of(const Tensor& t, int64_t index) {
 
 /// dsink[h] = -sum over rows of p_sink * delta, where p_sink = exp(sink - lse).
 template <class T>
-void add_up_sink(const BackwardContext<T>& context, int64_t head, const WorkerScratch<T>& worker,
-                 const TileScratch<T>& tile) {
+void add_up_sink(const BackwardContext<T>& context, int64_t head, const WorkerScratch<T>& worker) {
+  const TileScratch<T>& tile = worker.tile;
   const Kernels<T>& kernels = context.kernels;
   T sink = 0;
   kernels.load_rows(element_of<T>(context.tensors.sink, head), 1, 1, T{1}, &sink, 1);
@@ -60,7 +60,8 @@ void add_up_sink(const BackwardContext<T>& context, int64_t head, const WorkerSc
     const Range used = sequence.q.used;
     for (int64_t begin = used.begin; begin < used.end; begin += context.tiling.tile_q) {
       const Range rows{begin, std::min(begin + context.tiling.tile_q, used.end)};
-      load_deltas(context, sequence, head, rows, tile.do_rows, tile.lse, tile.delta, worker);
+      load_deltas(context, sequence, head, rows, delta_source(context, true), tile.do_rows,
+                  tile.lse, tile.delta, worker);
       for (int64_t r = 0; r < rows.size(); ++r) {
         if (std::isinf(tile.lse[r])) continue;  // sees no key
         sum -= std::exp(static_cast<double>(sink) - static_cast<double>(tile.lse[r])) *
@@ -76,9 +77,8 @@ void add_up_sink(const BackwardContext<T>& context, int64_t head, const WorkerSc
 template <class T>
 class BiasTile {
  public:
-  BiasTile(const BackwardContext<T>& context, int64_t job, const WorkerScratch<T>& worker,
-           const TileScratch<T>& tile)
-      : context_(context), dbias_(context.gradients.dbias), worker_(worker), tile_(tile) {
+  BiasTile(const BackwardContext<T>& context, int64_t job, const WorkerScratch<T>& worker)
+      : context_(context), dbias_(context.gradients.dbias), worker_(worker), tile_(worker.tile) {
     const int64_t k_tiles = divide_up(dbias_.dims[3], context.tiling.tile_k);
     const int64_t q_tiles = divide_up(dbias_.dims[2], context.tiling.tile_q);
     keys_ = tile_range(job % k_tiles, context.tiling.tile_k, dbias_.dims[3]);
@@ -117,7 +117,7 @@ class BiasTile {
       const Range row_tile{i, std::min(i + tile_q, rows.end)};
       const Range seen = core::intersect(sequence.keys_of_rows(row_tile), keys);
       if (seen.empty()) continue;
-      load_queries(context_, sequence, head, row_tile,
+      load_queries(context_, sequence, head, row_tile, delta_source(context_, true),
                    {tile_.q_rows, nullptr, tile_.do_rows, nullptr, tile_.lse, tile_.delta},
                    worker_);
       for (int64_t j = seen.begin; j < seen.end; j += tile_k) {
@@ -171,11 +171,17 @@ class BiasTile {
 }  // namespace
 
 template <class T>
-ExtraJobs extra_jobs(const BackwardContext<T>& context, bool clear_q, bool clear_k) {
+ExtraJobs clearing_jobs(const BackwardContext<T>& context, bool q, bool k) {
+  ExtraJobs jobs;
+  if (q) jobs.clear_q = divide_up(row_count(context.gradients.dq), kClearRows);
+  if (k) jobs.clear_k = divide_up(row_count(context.gradients.dk), kClearRows);
+  return jobs;
+}
+
+template <class T>
+ExtraJobs sink_and_bias_jobs(const BackwardContext<T>& context) {
   const AttentionGradients& g = context.gradients;
   ExtraJobs jobs;
-  if (clear_q) jobs.clear_q = divide_up(row_count(g.dq), kClearRows);
-  if (clear_k) jobs.clear_k = divide_up(row_count(g.dk), kClearRows);
   if (g.dsink.present()) jobs.sink = context.problem.heads_q;
   if (g.dbias.present()) {
     jobs.bias = g.dbias.dims[0] * g.dbias.dims[1] *
@@ -187,11 +193,10 @@ ExtraJobs extra_jobs(const BackwardContext<T>& context, bool clear_q, bool clear
 
 template <class T>
 void run_extra_job(const BackwardContext<T>& context, const ExtraJobs& jobs, int64_t job,
-                   const WorkerScratch<T>& worker, const TileScratch<T>& tile) {
-  // The long ones first.
-  if (job < jobs.bias) return BiasTile<T>(context, job, worker, tile).run();
+                   const WorkerScratch<T>& worker) {
+  if (job < jobs.bias) return BiasTile<T>(context, job, worker).run();
   job -= jobs.bias;
-  if (job < jobs.sink) return add_up_sink(context, job, worker, tile);
+  if (job < jobs.sink) return add_up_sink(context, job, worker);
   job -= jobs.sink;
   if (job < jobs.clear_q) return clear_part(context.gradients.dq, job);
   job -= jobs.clear_q;
@@ -200,9 +205,10 @@ void run_extra_job(const BackwardContext<T>& context, const ExtraJobs& jobs, int
 }
 
 #define FA4_INSTANTIATE(T)                                                          \
-  template ExtraJobs extra_jobs(const BackwardContext<T>&, bool, bool);             \
+  template ExtraJobs clearing_jobs(const BackwardContext<T>&, bool, bool);          \
+  template ExtraJobs sink_and_bias_jobs(const BackwardContext<T>&);                 \
   template void run_extra_job(const BackwardContext<T>&, const ExtraJobs&, int64_t, \
-                              const WorkerScratch<T>&, const TileScratch<T>&);
+                              const WorkerScratch<T>&);
 FA4_INSTANTIATE(float)
 FA4_INSTANTIATE(double)
 #undef FA4_INSTANTIATE

@@ -78,6 +78,20 @@ UnitScratch<T> UnitScratch<T>::carve(Carver& carver, const BackwardTiling& tilin
 }
 
 template <class T>
+TileScratch<T> TileScratch<T>::carve(Carver& carver, const BackwardTiling& tiling,
+                                     const core::Problem& problem) {
+  TileScratch s;
+  s.q_rows = carver.take<T>(tiling.tile_q, tiling.ld_qk);
+  s.do_rows = carver.take<T>(tiling.tile_q, tiling.ld_v);
+  s.lse = carver.take<T>(tiling.tile_q);
+  s.delta = carver.take<T>(tiling.tile_q);
+  s.k_columns = carver.take<T>(tiling.tile_k, problem.dim_qk);
+  s.v_columns = carver.take<T>(tiling.tile_k, problem.dim_v);
+  s.sum = carver.take<double>(problem.spec.has_dbias ? tiling.tile_q : 0, tiling.ld_s);
+  return s;
+}
+
+template <class T>
 WorkerScratch<T> WorkerScratch<T>::carve(Carver& carver, const BackwardTiling& tiling,
                                          const core::Problem& problem) {
   const int64_t rows = std::max(tiling.tile_q, tiling.tile_k);
@@ -91,20 +105,7 @@ WorkerScratch<T> WorkerScratch<T>::carve(Carver& carver, const BackwardTiling& t
   s.keep = carver.take<T>(optional(problem.spec.options.dropout_p > 0), tiling.ld_s);
   s.rows = carver.take<T>(rows, std::max(tiling.ld_qk, tiling.ld_v));
   s.visible = carver.take<Columns>(tiling.tile_q);
-  return s;
-}
-
-template <class T>
-TileScratch<T> TileScratch<T>::carve(Carver& carver, const BackwardTiling& tiling,
-                                     const core::Problem& problem) {
-  TileScratch s;
-  s.q_rows = carver.take<T>(tiling.tile_q, tiling.ld_qk);
-  s.do_rows = carver.take<T>(tiling.tile_q, tiling.ld_v);
-  s.lse = carver.take<T>(tiling.tile_q);
-  s.delta = carver.take<T>(tiling.tile_q);
-  s.k_columns = carver.take<T>(tiling.tile_k, problem.dim_qk);
-  s.v_columns = carver.take<T>(tiling.tile_k, problem.dim_v);
-  s.sum = carver.take<double>(tiling.tile_q, tiling.ld_s);
+  s.tile = TileScratch<T>::carve(carver, tiling, problem);
   return s;
 }
 

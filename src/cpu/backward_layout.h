@@ -55,23 +55,7 @@ struct UnitScratch {
                            const core::Problem& problem, int64_t rows_q, int64_t rows_k);
 };
 
-/// Scratch of one worker.
-template <class T>
-struct WorkerScratch {
-  T* scores;         ///< [tile_q, ld_s]: scores, then probabilities
-  T* gradients;      ///< [tile_q, ld_s]: dp, then the gradient of the scores
-  T* slopes;         ///< [tile_q, ld_s]: the softcap's derivative; only with one
-  T* bias;           ///< [ld_s]: a row of the bias
-  uint8_t* mask;     ///< [ld_s]: a row of the mask
-  T* keep;           ///< [tile_q, ld_s]: dropout factors; only with dropout
-  T* rows;           ///< [max(tile_q, tile_k), max(ld_qk, ld_v)]: input rows on their way to panels
-  Columns* visible;  ///< [tile_q]
-
-  static WorkerScratch carve(Carver& carver, const BackwardTiling& tiling,
-                             const core::Problem& problem);
-};
-
-/// One tile of each operand, for work outside the main loop: a worker's, too.
+/// One tile of each operand, for work outside the main loop.
 template <class T>
 struct TileScratch {
   T* q_rows;
@@ -84,6 +68,23 @@ struct TileScratch {
 
   static TileScratch carve(Carver& carver, const BackwardTiling& tiling,
                            const core::Problem& problem);
+};
+
+/// Scratch of one worker.
+template <class T>
+struct WorkerScratch {
+  T* scores;         ///< [tile_q, ld_s]: scores, then probabilities
+  T* gradients;      ///< [tile_q, ld_s]: dp, then the gradient of the scores
+  T* slopes;         ///< [tile_q, ld_s]: the softcap's derivative; only with one
+  T* bias;           ///< [ld_s]: a row of the bias
+  uint8_t* mask;     ///< [ld_s]: a row of the mask
+  T* keep;           ///< [tile_q, ld_s]: dropout factors; only with dropout
+  T* rows;           ///< [max(tile_q, tile_k), max(ld_qk, ld_v)]: input rows on their way to panels
+  Columns* visible;  ///< [tile_q]
+  TileScratch<T> tile;
+
+  static WorkerScratch carve(Carver& carver, const BackwardTiling& tiling,
+                             const core::Problem& problem);
 };
 
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }

@@ -30,6 +30,7 @@ class Task {
 
   void run() const {
     if (task_.first_of_q()) each_q_tile([&](Range rows, int64_t tile) { load_q(rows, tile); });
+    if (task_.first_of_q() && context_.exact_delta) complete_deltas();
     if (task_.first_of_k()) each_k_tile([&](Range keys, int64_t tile) { load_k(keys, tile); });
     each_k_tile([&](Range keys, int64_t k_tile) {
       each_q_tile([&](Range rows, int64_t q_tile) { add_tiles(rows, q_tile, keys, k_tile); });
@@ -61,8 +62,32 @@ class Task {
     to.do_panels = q_tile(scratch_.do_panels, tile, tiling_.ld_v);
     to.lse = q_tile(scratch_.lse, tile, 1);
     to.delta = q_tile(scratch_.delta, tile, 1);
-    load_queries(context_, unit_.sequence, head_, rows, to, worker_);
+    load_queries(context_, unit_.sequence, head_, rows, delta_source(context_, false), to, worker_);
     std::fill_n(q_tile(scratch_.dq, tile, tiling_.ld_qk), tiling_.tile_q * tiling_.ld_qk, T{0});
+  }
+
+  /// Adds sum(p * dp) to the deltas of the query chunk, over all keys that its rows see.
+  void complete_deltas() const {
+    const core::Sequence& sequence = unit_.sequence;
+    const TileScratch<T>& t = worker_.tile;
+    const Range all = sequence.keys_of_rows(unit_.rows_of_chunk(task_.q_chunk, tiling_.chunks));
+    for_each_tile(all, tiling_.tile_k, 0, [&](Range keys, int64_t) {
+      load_keys(context_, sequence, unit_.head_k, keys, {t.k_columns, nullptr, t.v_columns},
+                worker_);
+      each_q_tile([&](Range rows, int64_t tile) {
+        if (core::intersect(sequence.keys_of_rows(rows), keys).empty()) return;
+        BlockOperands<T> operands = operands_of(tile, 0);
+        operands.k_columns = t.k_columns;
+        operands.v_columns = t.v_columns;
+        add_row_sums(context_, {sequence, head_, rows, keys}, operands,
+                     q_tile(scratch_.delta, tile, 1), worker_);
+      });
+    });
+    if (context_.deltas == nullptr) return;
+    each_q_tile([&](Range rows, int64_t tile) {
+      std::copy_n(q_tile(scratch_.delta, tile, 1), rows.size(),
+                  &stored_delta(context_, sequence, head_, rows.begin));
+    });
   }
 
   void load_k(Range keys, int64_t tile) const {
@@ -110,16 +135,22 @@ class Task {
     }
   }
 
+  /// A block's left operands.
+  BlockOperands<T> operands_of(int64_t q_index, int64_t row) const {
+    return {q_tile(scratch_.q_rows, q_index, tiling_.ld_qk) + row * tiling_.ld_qk,
+            q_tile(scratch_.do_rows, q_index, tiling_.ld_v) + row * tiling_.ld_v,
+            q_tile(scratch_.lse, q_index, 1) + row,
+            q_tile(scratch_.delta, q_index, 1) + row,
+            nullptr,
+            nullptr};
+  }
+
   /// The five products of a block that begins at row `row` of its query tile and at key `key`, a
   /// multiple of the panel, of its key tile.
   void add_block(const Block& block, int64_t q_index, int64_t row, int64_t k_index,
                  int64_t key) const {
     const int64_t panel = context_.kernels.panel;
-    BlockOperands<T> operands;
-    operands.q_rows = q_tile(scratch_.q_rows, q_index, tiling_.ld_qk) + row * tiling_.ld_qk;
-    operands.do_rows = q_tile(scratch_.do_rows, q_index, tiling_.ld_v) + row * tiling_.ld_v;
-    operands.lse = q_tile(scratch_.lse, q_index, 1) + row;
-    operands.delta = q_tile(scratch_.delta, q_index, 1) + row;
+    BlockOperands<T> operands = operands_of(q_index, row);
     operands.k_columns =
         k_tile(scratch_.k_columns, k_index, problem_.dim_qk) + key * problem_.dim_qk;
     operands.v_columns = k_tile(scratch_.v_columns, k_index, problem_.dim_v) + key * problem_.dim_v;

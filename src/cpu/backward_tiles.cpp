@@ -151,6 +151,39 @@ void fill_visible(const Block& block, Columns* visible) {
   }
 }
 
+/// The block's scores, modified, and its dp, with all that turns them into gradients.
+template <class T>
+GradientTile<T> make_scores(const BackwardContext<T>& context, const Block& block,
+                            const BlockOperands<T>& operands, const WorkerScratch<T>& scratch) {
+  const core::Problem& problem = context.problem;
+  multiply_rows(context, block, operands.q_rows, context.tiling.ld_qk, operands.k_columns,
+                problem.dim_qk, scratch.scores);
+  multiply_rows(context, block, operands.do_rows, context.tiling.ld_v, operands.v_columns,
+                problem.dim_v, scratch.gradients);
+
+  const Range common = block.sequence.keys_common_to_rows(block.rows);
+  const bool whole = common.begin <= block.keys.begin && common.end >= block.keys.end;
+  const bool modified = context.modifiers.active();
+  if (!whole || modified) fill_visible(block, scratch.visible);
+  if (modified) modify_scores(context, block, scratch);
+  if (context.has_dropout) fill_keep(context, block, scratch);
+
+  GradientTile<T> tile;
+  tile.s = scratch.scores;
+  tile.dp = scratch.gradients;
+  tile.stride = context.tiling.ld_s;
+  tile.rows = block.rows.size();
+  tile.cols = block.keys.size();
+  tile.visible = whole ? nullptr : scratch.visible;
+  tile.scale = modified ? T{1} : static_cast<T>(problem.scale);
+  tile.lse = operands.lse;
+  tile.delta = operands.delta;
+  tile.slopes = problem.spec.options.softcap > 0 ? scratch.slopes : nullptr;
+  tile.keep = context.has_dropout ? scratch.keep : nullptr;
+  tile.approximate = size_of(problem.dtype) == 2;
+  return tile;
+}
+
 }  // namespace
 
 template <class T>
@@ -165,7 +198,8 @@ BackwardContext<T>::BackwardContext(const Kernels<T>& kernels_, const core::Prob
       modifiers(kernels_, problem_, tensors_),
       dropout(
           core::Dropout::make(problem_.spec.options.dropout_p, problem_.spec.options.dropout_seed)),
-      has_dropout(problem_.spec.options.dropout_p > 0) {}
+      has_dropout(problem_.spec.options.dropout_p > 0),
+      exact_delta(has_exact_delta(problem_)) {}
 
 Matrix head_rows(const Tensor& tensor, const core::SequenceRows& side, int64_t head, int64_t row) {
   const int first = tensor.rank - 3;
@@ -176,35 +210,51 @@ Matrix head_rows(const Tensor& tensor, const core::SequenceRows& side, int64_t h
 }
 
 template <class T>
+T& stored_delta(const BackwardContext<T>& context, const core::Sequence& sequence, int64_t head,
+                int64_t row) {
+  const core::Problem& problem = context.problem;
+  const int64_t before = problem.packed_q ? sequence.q.first_row : sequence.index * problem.rows_q;
+  return context.deltas[head * problem.total_q() + before + row];
+}
+
+template <class T>
 void load_deltas(const BackwardContext<T>& context, const core::Sequence& sequence, int64_t head,
-                 Range rows, T* do_rows, T* lse, T* delta, const WorkerScratch<T>& scratch) {
+                 Range rows, DeltaSource source, T* do_rows, T* lse, T* delta,
+                 const WorkerScratch<T>& scratch) {
   const int64_t dim = context.problem.dim_v, ld = context.tiling.ld_v;
   const Tensor& dlse = context.gradients.dlse;
   context.kernels.load_rows(head_rows(context.gradients.dout, sequence.q, head, rows.begin),
                             rows.size(), dim, T{1}, do_rows, ld);
-  context.kernels.load_rows(head_rows(context.tensors.out, sequence.q, head, rows.begin),
-                            rows.size(), dim, T{1}, scratch.rows, ld);
+  if (source == DeltaSource::kOut) {
+    context.kernels.load_rows(head_rows(context.tensors.out, sequence.q, head, rows.begin),
+                              rows.size(), dim, T{1}, scratch.rows, ld);
+  }
   for (int64_t r = 0; r < rows.size(); ++r) {
     const int64_t i = rows.begin + r;
     lse[r] = lse_element<T>(context.tensors.lse, sequence.q, head, i);
+    delta[r] = 0;
     if (sees_nothing(context, sequence, head, i, lse[r])) {
       lse[r] = kMinusInfinity<T>;
-      delta[r] = 0;
       continue;
     }
-    delta[r] = dot(do_rows + r * ld, scratch.rows + r * ld, dim);
+    if (source == DeltaSource::kStored) {
+      delta[r] = stored_delta(context, sequence, head, i);
+      continue;
+    }
+    if (source == DeltaSource::kOut) delta[r] = dot(do_rows + r * ld, scratch.rows + r * ld, dim);
     if (dlse.present()) delta[r] -= lse_element<T>(dlse, sequence.q, head, i);
   }
 }
 
 template <class T>
 void load_queries(const BackwardContext<T>& context, const core::Sequence& sequence, int64_t head,
-                  Range rows, const QueryTile<T>& to, const WorkerScratch<T>& scratch) {
+                  Range rows, DeltaSource source, const QueryTile<T>& to,
+                  const WorkerScratch<T>& scratch) {
   const core::Problem& problem = context.problem;
   const BackwardTiling& tiling = context.tiling;
   const Kernels<T>& kernels = context.kernels;
   const int64_t n = rows.size();
-  load_deltas(context, sequence, head, rows, to.do_rows, to.lse, to.delta, scratch);
+  load_deltas(context, sequence, head, rows, source, to.do_rows, to.lse, to.delta, scratch);
   kernels.load_rows(head_rows(context.tensors.q, sequence.q, head, rows.begin), n, problem.dim_qk,
                     T{1}, to.q_rows, tiling.ld_qk);
   for (int64_t r = 0; r < n; ++r) {
@@ -243,46 +293,32 @@ template <class T>
 void score_gradients(const BackwardContext<T>& context, const Block& block,
                      const BlockOperands<T>& operands, bool of_bias,
                      const WorkerScratch<T>& scratch) {
-  const core::Problem& problem = context.problem;
-  multiply_rows(context, block, operands.q_rows, context.tiling.ld_qk, operands.k_columns,
-                problem.dim_qk, scratch.scores);
-  multiply_rows(context, block, operands.do_rows, context.tiling.ld_v, operands.v_columns,
-                problem.dim_v, scratch.gradients);
-
-  const Range common = block.sequence.keys_common_to_rows(block.rows);
-  const bool whole = common.begin <= block.keys.begin && common.end >= block.keys.end;
-  const bool modified = context.modifiers.active();
-  if (!whole || modified) fill_visible(block, scratch.visible);
-  if (modified) modify_scores(context, block, scratch);
-  if (context.has_dropout) fill_keep(context, block, scratch);
-
-  GradientTile<T> tile;
-  tile.s = scratch.scores;
-  tile.dp = scratch.gradients;
-  tile.stride = context.tiling.ld_s;
-  tile.rows = block.rows.size();
-  tile.cols = block.keys.size();
-  tile.visible = whole ? nullptr : scratch.visible;
-  tile.scale = modified ? T{1} : static_cast<T>(problem.scale);
-  tile.lse = operands.lse;
-  tile.delta = operands.delta;
-  tile.slopes = problem.spec.options.softcap > 0 && !of_bias ? scratch.slopes : nullptr;
-  tile.keep = context.has_dropout ? scratch.keep : nullptr;
-  tile.approximate = size_of(problem.dtype) == 2;
+  GradientTile<T> tile = make_scores(context, block, operands, scratch);
+  if (of_bias) tile.slopes = nullptr;
   context.kernels.gradients(tile);
 }
 
-#define FA4_INSTANTIATE(T)                                                                        \
-  template struct BackwardContext<T>;                                                             \
-                                                                                                  \
-  template void load_deltas(const BackwardContext<T>&, const core::Sequence&, int64_t, Range, T*, \
-                            T*, T*, const WorkerScratch<T>&);                                     \
-  template void load_queries(const BackwardContext<T>&, const core::Sequence&, int64_t, Range,    \
-                             const QueryTile<T>&, const WorkerScratch<T>&);                       \
-  template void load_keys(const BackwardContext<T>&, const core::Sequence&, int64_t, Range,       \
-                          const KeyTile<T>&, const WorkerScratch<T>&);                            \
-  template void score_gradients(const BackwardContext<T>&, const Block&, const BlockOperands<T>&, \
-                                bool, const WorkerScratch<T>&);
+template <class T>
+void add_row_sums(const BackwardContext<T>& context, const Block& block,
+                  const BlockOperands<T>& operands, T* sums, const WorkerScratch<T>& scratch) {
+  GradientTile<T> tile = make_scores(context, block, operands, scratch);
+  tile.sums = sums;
+  context.kernels.gradients(tile);
+}
+
+#define FA4_INSTANTIATE(T)                                                                         \
+  template struct BackwardContext<T>;                                                              \
+  template T& stored_delta(const BackwardContext<T>&, const core::Sequence&, int64_t, int64_t);    \
+  template void load_deltas(const BackwardContext<T>&, const core::Sequence&, int64_t, Range,      \
+                            DeltaSource, T*, T*, T*, const WorkerScratch<T>&);                     \
+  template void load_queries(const BackwardContext<T>&, const core::Sequence&, int64_t, Range,     \
+                             DeltaSource, const QueryTile<T>&, const WorkerScratch<T>&);           \
+  template void load_keys(const BackwardContext<T>&, const core::Sequence&, int64_t, Range,        \
+                          const KeyTile<T>&, const WorkerScratch<T>&);                             \
+  template void score_gradients(const BackwardContext<T>&, const Block&, const BlockOperands<T>&,  \
+                                bool, const WorkerScratch<T>&);                                    \
+  template void add_row_sums(const BackwardContext<T>&, const Block&, const BlockOperands<T>&, T*, \
+                             const WorkerScratch<T>&);
 FA4_INSTANTIATE(float)
 FA4_INSTANTIATE(double)
 #undef FA4_INSTANTIATE

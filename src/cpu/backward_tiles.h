@@ -10,6 +10,10 @@
 
 namespace fa4::cpu {
 
+/// Whether delta is made from p * dp, at the price of two more products, rather than from out: an
+/// out of 16 bits is too coarse where the values have much in common.
+inline bool has_exact_delta(const core::Problem& problem) { return size_of(problem.dtype) == 2; }
+
 /// What all tasks of a run share.
 template <class T>
 struct BackwardContext {
@@ -21,6 +25,8 @@ struct BackwardContext {
   ScoreModifiers<T> modifiers;
   core::Dropout dropout;
   bool has_dropout;
+  bool exact_delta;     ///< has_exact_delta()
+  T* deltas = nullptr;  ///< [heads_q, total_q]: exact ones, kept for the extras; may be null.
 
   BackwardContext(const Kernels<T>& kernels_, const core::Problem& problem_,
                   const AttentionTensors& tensors_, const AttentionGradients& gradients_);
@@ -49,16 +55,34 @@ struct QueryTile {
   T* delta = nullptr;
 };
 
-/// Loads rows of dout, their lse and delta = sum(dout * out) - dlse. A row that sees no key gets
-/// lse -inf (even with a sink) and delta 0.
+/// Where delta = sum(p * dp) - dlse comes from.
+enum class DeltaSource {
+  kOut,     ///< sum(p * dp) = sum(dout * out)
+  kLater,   ///< Only -dlse for now: add_row_sums() adds the rest.
+  kStored,  ///< context.deltas
+};
+template <class T>
+DeltaSource delta_source(const BackwardContext<T>& context, bool of_extras) {
+  if (!context.exact_delta) return DeltaSource::kOut;
+  return of_extras ? DeltaSource::kStored : DeltaSource::kLater;
+}
+/// context.deltas of row `row` of a sequence.
+template <class T>
+T& stored_delta(const BackwardContext<T>& context, const core::Sequence& sequence, int64_t head,
+                int64_t row);
+
+/// Loads rows of dout, their lse and delta. A row that sees no key gets lse -inf (even with a sink)
+/// and delta 0.
 template <class T>
 void load_deltas(const BackwardContext<T>& context, const core::Sequence& sequence, int64_t head,
-                 core::Range rows, T* do_rows, T* lse, T* delta, const WorkerScratch<T>& scratch);
+                 core::Range rows, DeltaSource source, T* do_rows, T* lse, T* delta,
+                 const WorkerScratch<T>& scratch);
 
 /// Loads rows of q and dout, their lse and delta. Rows that see no key become 0.
 template <class T>
 void load_queries(const BackwardContext<T>& context, const core::Sequence& sequence, int64_t head,
-                  core::Range rows, const QueryTile<T>& to, const WorkerScratch<T>& scratch);
+                  core::Range rows, DeltaSource source, const QueryTile<T>& to,
+                  const WorkerScratch<T>& scratch);
 
 /// Where a tile of keys and values goes; what is null is not made.
 template <class T>
@@ -91,5 +115,10 @@ template <class T>
 void score_gradients(const BackwardContext<T>& context, const Block& block,
                      const BlockOperands<T>& operands, bool of_bias,
                      const WorkerScratch<T>& scratch);
+
+/// Adds each row's sum of p * dp over the block's keys to `sums`.
+template <class T>
+void add_row_sums(const BackwardContext<T>& context, const Block& block,
+                  const BlockOperands<T>& operands, T* sums, const WorkerScratch<T>& scratch);
 
 }  // namespace fa4::cpu

@@ -106,6 +106,8 @@ struct GradientTile {
   const T* delta = nullptr;
   const T* slopes = nullptr;  ///< The softcap's; may be null.
   const T* keep = nullptr;    ///< Dropout's factors; may be null.
+  T* sums = nullptr;          ///< If given: receives += the sum of p * keep * dp of each row, and
+                              ///< s and dp are left alone but for their padding.
   bool approximate = false;   ///< A shorter exp2, whose error vanishes in 16-bit outputs.
 };
 

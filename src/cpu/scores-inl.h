@@ -33,6 +33,15 @@ HWY_INLINE hn::Vec<D> tanh_or_nan(D d, hn::Vec<D> x) {
   return hn::IfThenElse(hn::Eq(x, x), hn::Tanh(d, x), x);  // Highway's clamps lose NaN
 }
 
+/// 1 - tanh(x)^2 = 4 e / (1 + e)^2 with e = exp(-2 |x|), which loses nothing where tanh is close
+/// to 1.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> tanh_slope(D d, hn::Vec<D> x) {
+  const auto e = exp2<false>(d, hn::Mul(hn::Abs(x), hn::Set(d, -2 * kLog2E<T>)));
+  const auto sum = hn::Add(e, hn::Set(d, T{1}));
+  return hn::Div(hn::Mul(e, hn::Set(d, T{4})), hn::Mul(sum, sum));
+}
+
 template <class T>
 HWY_NOINLINE void soften(const ScoreRow<T>& row) {
   const hn::ScalableTag<T> d;
@@ -43,9 +52,9 @@ HWY_NOINLINE void soften(const ScoreRow<T>& row) {
   for (int64_t c = row.columns.begin; c < row.columns.end; c += lanes) {
     const int64_t count = HWY_MIN(lanes, row.columns.end - c);
     std::copy_n(row.s + c, count, buffer);
-    const auto t = tanh_or_nan(d, hn::Mul(hn::Load(d, buffer), into));
-    hn::Store(hn::Mul(t, cap), d, buffer);
-    hn::Store(hn::NegMulAdd(t, t, hn::Set(d, T{1})), d, buffer + lanes);
+    const auto x = hn::Mul(hn::Load(d, buffer), into);
+    hn::Store(hn::Mul(tanh_or_nan(d, x), cap), d, buffer);
+    hn::Store(tanh_slope(d, x), d, buffer + lanes);
     std::copy_n(buffer, count, row.s + c);
     if (row.softcap_slope != nullptr) std::copy_n(buffer + lanes, count, row.softcap_slope + c);
   }

@@ -42,8 +42,12 @@ class Task {
  private:
   template <class Body>
   void each_q_tile(const Body& body) const {
+    // Each head's tiles begin after those of the head before.
+    const int64_t chunk = task_.q_chunk % unit_.q_chunks_per_head;
+    const int64_t first =
+        unit_.head_of_chunk(task_.q_chunk) * divide_up(unit_.rows.size(), tiling_.tile_q);
     for_each_tile(unit_.rows_of_chunk(task_.q_chunk, tiling_.chunks), tiling_.tile_q,
-                  task_.q_chunk * (tiling_.chunks.q / tiling_.tile_q), body);
+                  first + chunk * (tiling_.chunks.q / tiling_.tile_q), body);
   }
   template <class Body>
   void each_k_tile(const Body& body) const {

@@ -267,6 +267,12 @@ TEST(CpuBackward, ManySequences) {
   expect_right(c);
 }
 
+TEST(CpuBackward, ManyUnitsOfLargeGroups) {
+  // Enough units for chunks of several tiles, with rows for one.
+  Case c = ref64({.batch = 40, .s_q = 21, .s_k = 30, .heads_q = 16, .heads_k = 2, .d = 4});
+  expect_right(c);
+}
+
 TEST(CpuBackward, UsedLengthsAndStartOffsets) {
   Case c = ref64({.batch = 3, .s_q = 40, .s_k = 130, .heads_q = 2, .d = 12});
   c.seqused_q = indices({40, 0, 17});

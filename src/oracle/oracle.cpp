@@ -134,9 +134,9 @@ struct Call {
     if (m.precision == Precision::kMagnitude) m.precision = Precision::kExact;
     double s = m.stored(scale * m.dot(x, y, d_qk)), bend = 1;
     if (options.softcap > 0) {
-      const double tanh = std::tanh(m.stored(s / options.softcap));
-      s = m.stored(options.softcap * tanh);
-      bend = 1 - tanh * tanh;
+      const double ratio = m.stored(s / options.softcap), cosh = std::cosh(ratio);
+      s = m.stored(options.softcap * std::tanh(ratio));
+      bend = 1 / (cosh * cosh);  // 1 - tanh^2 would be 0 long before
     }
     const bool wanted = math.precision == Precision::kMagnitude;
     const double magnitude = wanted ? std::abs(scale) * math.dot(x, y, d_qk) + std::abs(added) : 0;

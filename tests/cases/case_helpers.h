@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "oracle/oracle.h"
 #include "support/case.h"
 
 namespace fa4::cases {
@@ -229,6 +230,18 @@ inline HostTensor repeat_heads(const HostTensor& x, int64_t group) {
   });
 }
 
+/// The block of `dims` elements that begins at `first`.
+inline HostTensor part_of(const HostTensor& x, const Index& first, const Dims& dims) {
+  Tensor view = x.view();
+  for (int i = 0; i < view.rank; ++i) {
+    view.data =
+        static_cast<std::byte*>(view.data) + first[i] * view.strides[i] * size_of(x.dtype());
+    view.dims[i] = dims[i];
+  }
+  HostTensor part(x.dtype(), dims);
+  return part.fill(oracle::read(view));
+}
+
 /// Batch entries [b, b + 1) and query heads [head, head + heads) of a tensor with these two dims;
 /// dims of 1 broadcast and stay.
 inline HostTensor slice(const HostTensor& x, int batch_dim, int64_t b, int head_dim, int64_t head,
@@ -242,10 +255,7 @@ inline HostTensor slice(const HostTensor& x, int batch_dim, int64_t b, int head_
     first[head_dim] = head;
     dims[head_dim] = heads;
   }
-  return HostTensor(x.dtype(), dims).fill_with([&](Index index) {
-    for (size_t i = 0; i < index.size(); ++i) index[i] += first[i];
-    return x.get(index);
-  });
+  return part_of(x, first, dims);
 }
 
 /// What a dense case that has run is in one batch entry and one key head, results included: the

@@ -8,7 +8,7 @@ namespace {
 // About 1% of decode steps gave NaN when the number of splits was chosen automatically
 // (torchtitan #3235). Here the library always chooses; all lengths of a growing cache.
 TEST(C92, EveryStepOfAGrowingCache) {
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     Case c = ref64({.s_q = 1, .s_k = 500, .heads_q = 4, .heads_k = 2, .d = 64}, dtype);
     c.options.causal = Causal::kBottomRight;
     for (int64_t used = 1; used <= 500; ++used) {
@@ -124,7 +124,7 @@ struct FewQueries {
 // Shapes with too few rows to fill a machine (TileOPs PR #740, TensorRT-LLM PR #15399): here only
 // that whatever path they take is right.
 TEST(C116, FewQueriesAgainstManyKeys) {
-  for (const FewQueries& shape : {FewQueries{"decode", 1, 15360, 2, 2, 64},
+  for (const FewQueries& shape : {FewQueries{"decode", 1, 15360, 1, 1, 64},
                                   {"grouped decode", 1, 2000, 16, 4, 128},
                                   {"two tokens", 2, 3000, 8, 2, 64},
                                   {"speculative", 8, 2000, 8, 1, 64},
@@ -168,8 +168,7 @@ TEST(C116, DecodeWithEveryFeature) {
       c.options.causal = Causal::kBottomRight;
       c.options.window.left = 600;
       c.seqused_k = test::indices({s_k, (s_k + 1) / 2});
-      test::expect_forward_right(c);
-      if (s_k < 256) test::expect_right(c);
+      test::expect_right(c);
     }
   }
 }

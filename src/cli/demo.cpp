@@ -117,8 +117,7 @@ int demo_command(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--layer", arguments.layer, "layer to draw")->capture_default_str();
   app.add_option("--head", arguments.head, "head to draw")->capture_default_str();
-  set_examples(
-      app, {"demo", "demo --dtypes fp32,bf16,fp16", "demo --layer 2 --head 11 --seed 2"});
+  set_examples(app, {"demo", "demo --dtypes fp32,bf16,fp16", "demo --layer 2 --head 11 --seed 2"});
   if (const auto code = parse(app, argc, argv)) return *code;
 
   const std::vector<DType> dtypes = parse_dtypes(arguments.dtypes);

@@ -20,12 +20,12 @@ constexpr double kWorthNaming = 0.2;  // A key with this probability is named be
 struct Shade {
   double at_least;
   const char* glyph;
-  int color;  // Of the terminal's 256: the magma scale, roughly.
+  int color;  // Of the terminal's 256; each can be told from a dark and from a light background.
 };
 constexpr std::array<Shade, 6> kShades = {{
-    {0.50, "█", 229},
-    {0.25, "▓", 215},
-    {0.12, "▒", 204},
+    {0.50, "█", 208},
+    {0.25, "▓", 203},
+    {0.12, "▒", 168},
     {0.05, "░", 133},
     {0.02, "·", 61},
     {0.00, " ", 0},
@@ -38,7 +38,7 @@ const Shade& shade_of(double p) {
 
 std::string cell(const Shade& shade, bool color) {
   if (!color || shade.color == 0) return shade.glyph;
-  return fmt::format("\x1b[38;5;{}m█\x1b[0m", shade.color);
+  return fmt::format("\x1b[38;5;{}m{}\x1b[0m", shade.color, shade.glyph);
 }
 
 size_t widest(const std::vector<std::string>& tokens) {

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Draws the JSON of `fa4 bench --json FILE` as bar charts.
+
+    python3 bench/plot.py bench.json -o docs/images
+
+writes prefill-tN.png for each thread count (a row of panels for the forward, one for the backward)
+and decode.png. Needs matplotlib.
+"""
+import argparse
+import json
+import pathlib
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+FA4, TORCH, INK, QUIET, ROOF = "#7a3fb8", "#b9bec7", "#22252b", "#6b7280", "#c2410c"
+WIDTH = 0.36
+DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
+
+plt.rcParams.update({
+    "font.family": "sans-serif",
+    "font.sans-serif": ["Inter", "Helvetica Neue", "Arial", "DejaVu Sans"],
+    "font.size": 10,
+    "text.color": INK,
+    "axes.edgecolor": "#d1d5db",
+    "axes.labelcolor": QUIET,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "xtick.color": INK,
+    "ytick.color": QUIET,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "grid.color": "#e5e7eb",
+    "grid.linewidth": 0.8,
+    "axes.axisbelow": True,
+})
+
+
+def rate(cell, side):
+    """10^9 flop or bytes a second of the best run; None if there is none."""
+    times = cell[side]
+    return None if times is None else cell["work"] / times["best_seconds"] * 1e-9
+
+
+def label_bars(axes, positions, values, color, bold):
+    for x, value in zip(positions, values):
+        if value is None:
+            continue
+        text = f"{value:.0f}" if value >= 10 else f"{value:.1f}"
+        axes.annotate(text, (x, value), xytext=(0, 2.5), textcoords="offset points", ha="center",
+                      va="bottom", fontsize=9.5, color=color, fontweight="bold" if bold else None)
+
+
+def draw_panel(axes, cells, names, roof, unit, top):
+    """Groups of two bars, ours and torch's, below a line for the roof."""
+    places = range(len(cells))
+    for side, shift, color, ink in (("fa4", -WIDTH / 2, FA4, FA4), ("torch", WIDTH / 2, TORCH, QUIET)):
+        values = [rate(cell, side) for cell in cells]
+        xs = [place + shift for place in places]
+        axes.bar(xs, [value or 0 for value in values], WIDTH * 0.94, color=color, zorder=2)
+        label_bars(axes, xs, values, ink, side == "fa4")
+    axes.axhline(roof, color=ROOF, linewidth=1.1, linestyle=(0, (5, 3)), zorder=1)
+    axes.set_xlim(-0.62, len(cells) - 0.38)
+    axes.set_ylim(0, top)
+    axes.annotate(f"roof {roof:.0f} {unit}", (1, roof), xycoords=("axes fraction", "data"),
+                  xytext=(0, 3), textcoords="offset points", ha="right", va="bottom", fontsize=8.5,
+                  color=ROOF)
+    axes.set_xticks(list(places), names)
+    axes.tick_params(length=0)
+
+
+def add_head(figure, title, subtitle, has_torch):
+    """Title, subtitle and legend, set in inches from the top edge, whatever the figure's height."""
+    height = figure.get_figheight()
+    figure.text(0.012, 1 - 0.12 / height, title, fontsize=15, fontweight="bold", va="top")
+    figure.text(0.012, 1 - 0.44 / height, subtitle, fontsize=10, color=QUIET, va="top")
+    handles = [plt.Rectangle((0, 0), 1, 1, color=FA4)]
+    labels = ["fa4"]
+    if has_torch:
+        handles.append(plt.Rectangle((0, 0), 1, 1, color=TORCH))
+        labels.append("PyTorch SDPA")
+    figure.legend(handles, labels, loc="upper right", bbox_to_anchor=(0.99, 1 - 0.06 / height),
+                  ncol=2, frameon=False, fontsize=10, handlelength=1, handleheight=1,
+                  columnspacing=1.4)
+
+
+def machine(data):
+    text = f"{data['cpu']}, {data['target']}"
+    if data["torch"]:
+        text += f"; PyTorch {data['torch'].split(',')[0]}"
+    return text + "; best of interleaved runs"
+
+
+def threads_text(threads):
+    return "1 thread" if threads == 1 else f"{threads} threads"
+
+
+def draw_prefill(data, threads, folder):
+    cells = [c for c in data["cells"] if c["kind"] == "prefill" and c["threads"] == threads]
+    if not cells:
+        return None
+    passes = [p for p in ("forward", "backward") if any(c["pass"] == p and c["fa4"] for c in cells)]
+    dtypes = list(dict.fromkeys(c["dtype"] for c in cells))
+    if not passes:
+        return None
+    height = 1.0 + 2.75 * len(passes)
+    figure, grid = plt.subplots(len(passes), len(dtypes), figsize=(5.4 * len(dtypes), height),
+                                squeeze=False)
+    top = 1.16 * max(max(c["roof"], rate(c, "fa4") or 0, rate(c, "torch") or 0) for c in cells)
+    for row, which in zip(grid, passes):
+        for axes, dtype in zip(row, dtypes):
+            chosen = [c for c in cells if c["pass"] == which and c["dtype"] == dtype]
+            names = [f"d {c['dim']}\n{'causal' if c['causal'] else 'full'}" for c in chosen]
+            draw_panel(axes, chosen, names, chosen[0]["roof"], "GFLOP/s", top)
+            axes.set_title(f"{which.capitalize()}, {DTYPES[dtype]}", fontsize=11, loc="left",
+                           fontweight="bold", pad=8)
+        row[0].set_ylabel("GFLOP/s")
+    first = cells[0]
+    add_head(figure,
+             f"Attention on the CPU, {threads_text(threads)}",
+             f"s {first['seqlen_q']}, b {first['batch']}, h {first['heads_q']}. {machine(data)}",
+             any(c["torch"] for c in cells))
+    figure.subplots_adjust(left=0.062, right=0.992, top=1 - 1.05 / height, bottom=0.52 / height,
+                           hspace=0.5, wspace=0.11)
+    return save(figure, folder / f"prefill-t{threads}.png")
+
+
+def draw_decode(data, folder):
+    cells = [c for c in data["cells"] if c["kind"] == "decode"]
+    counts = list(dict.fromkeys(c["threads"] for c in cells))
+    if not cells:
+        return None
+    height = 3.9
+    figure, grid = plt.subplots(1, len(counts), figsize=(5.4 * len(counts), height), squeeze=False)
+    top = 1.16 * max(max(c["roof"], rate(c, "fa4") or 0, rate(c, "torch") or 0) for c in cells)
+    for axes, threads in zip(grid[0], counts):
+        chosen = [c for c in cells if c["threads"] == threads]
+        names = [f"{c['dtype']}\n{c['heads_q']} query heads" for c in chosen]
+        draw_panel(axes, chosen, names, chosen[0]["roof"], "GB/s read", top)
+        axes.set_title(threads_text(threads), fontsize=11, loc="left", fontweight="bold", pad=8)
+    grid[0][0].set_ylabel("GB/s of k and v")
+    first = cells[0]
+    size = first["work"] / 2**20
+    add_head(figure, "Decode on the CPU",
+             f"One query, {first['heads_k']} key heads, d {first['dim']}, {size:.0f} MiB of k and v. "
+             f"{machine(data)}",
+             any(c["torch"] for c in cells))
+    figure.subplots_adjust(left=0.062, right=0.992, top=1 - 1.05 / height, bottom=0.52 / height,
+                           wspace=0.11)
+    return save(figure, folder / "decode.png")
+
+
+def save(figure, path):
+    figure.savefig(path, dpi=160, facecolor="white")
+    plt.close(figure)
+    return path
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("json", type=pathlib.Path, help="what fa4 bench --json wrote")
+    parser.add_argument("-o", "--out", type=pathlib.Path, default=pathlib.Path("."),
+                        help="folder for the pictures (default: here)")
+    arguments = parser.parse_args()
+    data = json.loads(arguments.json.read_text())
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    counts = list(dict.fromkeys(c["threads"] for c in data["cells"]))
+    pictures = [draw_prefill(data, threads, arguments.out) for threads in counts]
+    pictures.append(draw_decode(data, arguments.out))
+    for picture in pictures:
+        if picture is not None:
+            print(f"wrote {picture}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The program as its user runs it: exit codes, what it prints, what it writes.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cli/npy.h"
+#include "oracle/oracle.h"
+#include "support/case.h"
+
+namespace fa4::cli {
+namespace {
+
+struct Outcome {
+  int code = -1;
+  std::string text;  ///< Standard output and error together.
+
+  bool says(const std::string& part) const { return text.find(part) != std::string::npos; }
+};
+
+/// Runs "fa4 <arguments>" through the shell.
+Outcome fa4(const std::string& arguments, const std::string& environment = "") {
+  const std::string command = environment + " '" FA4_PROGRAM "' " + arguments + " 2>&1 </dev/null";
+  Outcome outcome;
+  std::FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return outcome;
+  char buffer[4096];
+  size_t got = 0;
+  while ((got = fread(buffer, 1, sizeof(buffer), pipe)) > 0) outcome.text.append(buffer, got);
+  const int status = pclose(pipe);
+  if (WIFEXITED(status)) outcome.code = WEXITSTATUS(status);
+  return outcome;
+}
+
+/// A folder that is gone when the test is.
+class Program : public testing::Test {
+ protected:
+  Program() {
+    std::string name = (std::filesystem::temp_directory_path() / "fa4-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+  }
+  ~Program() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  void write(const std::string& name, const test::HostTensor& tensor) const {
+    Array array(tensor.dtype(), tensor.dims());
+    const std::vector<double> values = tensor.values();
+    for (size_t i = 0; i < values.size(); ++i) set(array, static_cast<int64_t>(i), values[i]);
+    ASSERT_TRUE(write_npy_file(path(name), array).ok());
+  }
+
+  /// Writes q.npy, k.npy, v.npy and dout.npy.
+  test::Case write_case(DType dtype = DType::kFloat32) const {
+    test::Case c =
+        test::ref64({.batch = 2, .s_q = 33, .s_k = 40, .heads_q = 4, .heads_k = 2, .d = 16}, dtype);
+    write("q.npy", c.q);
+    write("k.npy", c.k);
+    write("v.npy", c.v);
+    write("dout.npy", c.dout);
+    return c;
+  }
+
+  /// "attend q k v" of write_case()'s files.
+  std::string attend() const {
+    return "attend " + path("q.npy") + " " + path("k.npy") + " " + path("v.npy") + " ";
+  }
+
+  void expect_file(const std::string& name, const std::vector<double>& expected) const {
+    const Result<Array> array = read_npy_file(path(name));
+    ASSERT_TRUE(array.ok()) << array.status().message();
+    ASSERT_EQ(array->elements(), static_cast<int64_t>(expected.size()));
+    for (size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_NEAR(get(*array, static_cast<int64_t>(i)), expected[i], 1e-4) << name << " " << i;
+    }
+  }
+
+  std::filesystem::path folder_;
+};
+
+constexpr const char* kCommands[] = {"attend", "bench", "info", "roofline", "selftest"};
+
+TEST_F(Program, HelpsEverywhere) {
+  const Outcome help = fa4("--help");
+  EXPECT_EQ(help.code, 0);
+  for (const std::string command : kCommands) {
+    EXPECT_TRUE(help.says("  " + command + " ")) << command;
+    for (const std::string& form : {command + " --help", "help " + command}) {
+      const Outcome own = fa4(form);
+      EXPECT_EQ(own.code, 0) << form;
+      EXPECT_TRUE(own.says("Usage: fa4 " + command)) << own.text;
+      EXPECT_TRUE(own.says("Examples:")) << form;
+    }
+  }
+  EXPECT_TRUE(fa4("--version").says("fa4 "));
+}
+
+TEST_F(Program, AnswersABadCommandLineWithCodeTwo) {
+  EXPECT_EQ(fa4("").code, 2);
+  const Outcome unknown = fa4("atend");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_TRUE(unknown.says("unknown command 'atend'; known:"));
+  EXPECT_EQ(fa4("help nothing").code, 2);
+  for (const std::string command : kCommands) {
+    const Outcome flag = fa4(command + " --no-such-flag");
+    EXPECT_EQ(flag.code, 2) << command;
+    EXPECT_TRUE(flag.says("--no-such-flag") || flag.says("is required")) << flag.text;
+    EXPECT_TRUE(flag.says("See 'fa4 " + command + " --help'")) << flag.text;
+  }
+  EXPECT_EQ(fa4("roofline --chip V100").code, 2);
+  EXPECT_EQ(fa4("roofline --chip H100 --two-cta").code, 2);
+  EXPECT_EQ(fa4("roofline --tile-m 0").code, 2);
+  EXPECT_EQ(fa4("bench --filter '('").code, 2);
+  EXPECT_EQ(fa4("bench --filter nothing").code, 2);
+  EXPECT_EQ(fa4("bench --dtype int8").code, 2);
+  write_case();
+  EXPECT_EQ(fa4(attend() + "--causal sideways").code, 2);
+  EXPECT_EQ(fa4(attend() + "--device tpu").code, 2);
+  EXPECT_EQ(fa4(attend() + "--dq x.npy").code, 2);
+}
+
+TEST_F(Program, PrintsNoEscapeSequencesIntoAPipe) {
+  for (const char* arguments : {"info", "roofline", "--help"}) {
+    EXPECT_FALSE(fa4(arguments).says("\033")) << arguments;
+  }
+}
+
+TEST_F(Program, InfoTellsOfCpuGpuAndSupport) {
+  const Outcome info = fa4("info");
+  EXPECT_EQ(info.code, 0);
+  for (const char* part : {"model", "targets", "NVIDIA", "float32, head dim 64"}) {
+    EXPECT_TRUE(info.says(part)) << part;
+  }
+  const auto json = nlohmann::json::parse(fa4("info --json").text);
+  EXPECT_GE(json["cpu"]["usable"].get<int>(), 1);
+  ASSERT_FALSE(json["cpu"]["targets"].empty());
+  // Each target that it names can be forced, and another cannot.
+  for (const auto& target : json["cpu"]["targets"]) {
+    const auto forced = nlohmann::json::parse(
+        fa4("info --json", "FA4_CPU_TARGET=" + target.get<std::string>()).text);
+    EXPECT_TRUE(forced["features_on_cpu"]["causal"]["supported"].get<bool>()) << target;
+  }
+}
+
+TEST_F(Program, RooflinePrintsThePublishedTable) {
+  const auto rows = nlohmann::json::parse(fa4("roofline --chip B200 --json").text);
+  ASSERT_EQ(rows.size(), 4U);
+  const double expected[4][3] = {
+      {1024, 768, 1024}, {2048, 1536, 2048}, {2560, 3328, 1024}, {2560, 2688, 1024}};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(rows[i]["mma_cycles"], expected[i][0]);
+    EXPECT_EQ(rows[i]["shared_memory_cycles"], expected[i][1]);
+    EXPECT_EQ(rows[i]["exp_cycles"], expected[i][2]);
+  }
+}
+
+TEST_F(Program, AttendWritesWhatTheOracleComputes) {
+  const test::Case c = write_case();
+  const Outcome run = fa4(attend() + "--causal --check --out " + path("out.npy") + " --lse " +
+                          path("lse.npy") + " --dout " + path("dout.npy") + " --dq " +
+                          path("dq.npy") + " --dk " + path("dk.npy") + " --dv " + path("dv.npy"));
+  ASSERT_EQ(run.code, 0) << run.text;
+  for (const char* name : {"out", "lse", "dq", "dk", "dv"}) EXPECT_TRUE(run.says(name));
+  EXPECT_FALSE(run.says("FAIL"));
+  AttentionOptions options;
+  options.causal = Causal::kBottomRight;
+  const auto forward = oracle::forward(c.tensors(), options);
+  expect_file("out.npy", forward.out);
+  expect_file("lse.npy", forward.lse);
+  const auto backward = oracle::backward(c.tensors(), c.gradients(), options);
+  expect_file("dq.npy", backward.dq);
+  expect_file("dk.npy", backward.dk);
+  expect_file("dv.npy", backward.dv);
+}
+
+TEST_F(Program, AttendTakesEveryOptionAndTensor) {
+  write_case();
+  write("bias.npy", test::HostTensor(DType::kFloat32, {1, 4, 33, 40}).fill(0.5));
+  write("mask.npy", test::HostTensor(DType::kBool, {2, 1, 1, 40}).fill(1));
+  write("slopes.npy", test::HostTensor(DType::kFloat32, {4}).fill(0.25));
+  write("sink.npy", test::HostTensor(DType::kFloat32, {4}).fill(1));
+  write("used.npy", test::indices({30, 20}));
+  write("start.npy", test::indices({0, 3}));
+  write("dlse.npy", test::HostTensor(DType::kFloat32, {2, 4, 33}).fill(0.1));
+  const Outcome run = fa4(
+      attend() + "--scale 0.3 --causal top-left --window-left 20 --window-right 5 --softcap 10 " +
+      "--dropout 0.1 --seed 7 --deterministic --threads 1 --bias " + path("bias.npy") + " --mask " +
+      path("mask.npy") + " --alibi-slopes " + path("slopes.npy") + " --sink " + path("sink.npy") +
+      " --seqused-q " + path("used.npy") + " --seqused-k " + path("used.npy") + " --start-q " +
+      path("start.npy") + " --start-k " + path("start.npy") + " --dout " + path("dout.npy") +
+      " --dlse " + path("dlse.npy") + " --dbias " + path("dbias.npy") + " --dsink " +
+      path("dsink.npy") + " --check --json");
+  ASSERT_EQ(run.code, 0) << run.text;
+  const auto json = nlohmann::json::parse(run.text);
+  EXPECT_TRUE(json["passed"].get<bool>());
+  EXPECT_EQ(json["checks"].size(), 7U);  // out, lse, dq, dk, dv, dbias, dsink
+  EXPECT_EQ(json["inputs"].size(), 12U);
+  EXPECT_TRUE(std::filesystem::exists(path("dbias.npy")));
+  EXPECT_TRUE(std::filesystem::exists(path("dsink.npy")));
+}
+
+TEST_F(Program, AttendTakesPackedSequences) {
+  const test::Case c =
+      test::ref64({.heads_q = 2, .d = 16, .lengths_q = {5, 0, 12}, .lengths_k = {7, 3, 12}});
+  write("q.npy", c.q);
+  write("k.npy", c.k);
+  write("v.npy", c.v);
+  write("cu_q.npy", c.cu_seqlens_q);
+  write("cu_k.npy", c.cu_seqlens_k);
+  const Outcome run = fa4(attend() + "--cu-seqlens-q " + path("cu_q.npy") + " --cu-seqlens-k " +
+                          path("cu_k.npy") + " --max-seqlen-q 12 --max-seqlen-k 12 --check");
+  EXPECT_EQ(run.code, 0) << run.text;
+}
+
+TEST_F(Program, AttendReadsAndWritesSixteenBits) {
+  write_case(DType::kBFloat16);
+  EXPECT_TRUE(fa4(attend()).says("bfloat16")) << "two-byte files need --bf16";
+  const Outcome run = fa4(attend() + "--bf16 --check --out " + path("out.npy"));
+  EXPECT_EQ(run.code, 0) << run.text;
+  EXPECT_TRUE(read_npy_file(path("out.npy"), true).ok());
+  EXPECT_EQ(fa4(attend() + "--bf16 --widen --out " + path("wide.npy")).code, 0);
+  const Result<Array> wide = read_npy_file(path("wide.npy"));
+  ASSERT_TRUE(wide.ok());
+  EXPECT_EQ(wide->dtype(), DType::kFloat32);
+  const Outcome half = fa4(attend() + "--bf16 --dtype fp16 --check");
+  EXPECT_EQ(half.code, 0) << half.text;
+  EXPECT_TRUE(half.says("float16 ["));
+}
+
+TEST_F(Program, AttendFailsWithCodeOneAndAReason) {
+  write_case();
+  const Outcome missing =
+      fa4("attend " + path("no.npy") + " " + path("k.npy") + " " + path("v.npy"));
+  EXPECT_EQ(missing.code, 1);
+  EXPECT_TRUE(missing.says("no.npy: could not be opened")) << missing.text;
+  std::ofstream(path("bad.npy")) << "not numpy";
+  const Outcome bad = fa4("attend " + path("bad.npy") + " " + path("k.npy") + " " + path("v.npy"));
+  EXPECT_EQ(bad.code, 1);
+  EXPECT_TRUE(bad.says("bad.npy: begins with")) << bad.text;
+  const Outcome gpu = fa4(attend() + "--device cuda:0");
+  EXPECT_EQ(gpu.code, 1);
+  EXPECT_TRUE(gpu.says("device: is cuda:0")) << gpu.text;
+  const Outcome cap = fa4(attend() + "--softcap -1");
+  EXPECT_EQ(cap.code, 1);
+  EXPECT_TRUE(cap.says("softcap")) << cap.text;
+  write("flat.npy", test::HostTensor(DType::kFloat32, {8}).fill(1));
+  EXPECT_EQ(fa4("attend " + path("flat.npy") + " " + path("k.npy") + " " + path("v.npy")).code, 1);
+  EXPECT_EQ(fa4(attend() + "--out /no/such/folder/out.npy").code, 1);
+}
+
+TEST_F(Program, SelftestPassesAndRepeatsItsSeed) {
+  const Outcome run = fa4("selftest --seed 11 --json");
+  EXPECT_EQ(run.code, 0) << run.text;
+  const auto json = nlohmann::json::parse(run.text);
+  EXPECT_TRUE(json["passed"].get<bool>());
+  EXPECT_EQ(json["seed"], 11);
+  EXPECT_EQ(json["tests"].size(), 20U);
+  for (const auto& test : json["tests"]) {
+    EXPECT_EQ(test["forward"]["verdict"], "passed") << test["name"];
+    EXPECT_EQ(test["backward"]["verdict"], "passed") << test["name"];
+  }
+}
+
+TEST_F(Program, BenchMeasuresAndWritesItsJson) {
+  const Outcome run =
+      fa4("bench --quick --no-torch --seqlen 64 --seconds 0.001 --repeats 2 --threads 1,2 "
+          "--filter 'prefill/fp32/d64' --json " +
+          path("bench.json"));
+  ASSERT_EQ(run.code, 0) << run.text;
+  EXPECT_TRUE(run.says("not asked for"));
+  std::ifstream in(path("bench.json"));
+  const auto json = nlohmann::json::parse(in);
+  EXPECT_EQ(json["roofs"].size(), 2U);
+  for (const auto& roof : json["roofs"]) EXPECT_GT(roof["fma_gflops"].get<double>(), 0);
+  ASSERT_EQ(json["cells"].size(), 8U);  // full and causal, both passes, 1 and 2 threads
+  for (const auto& cell : json["cells"]) {
+    EXPECT_EQ(cell["fa4"]["runs"], 2) << cell["name"];
+    EXPECT_GT(cell["fa4"]["best_seconds"].get<double>(), 0);
+    EXPECT_TRUE(cell["torch"].is_null());
+  }
+}
+
+TEST_F(Program, BenchSaysWhenTorchIsNotThere) {
+  const Outcome run =
+      fa4("bench --quick --python no-such-python --seqlen 64 --seconds 0.001 --repeats 1 "
+          "--threads 1 --filter 'prefill/fp32/d64/full/forward'");
+  EXPECT_EQ(run.code, 0) << run.text;
+  EXPECT_TRUE(run.says("torch  not found (no-such-python could not be run)")) << run.text;
+}
+
+/// A stand-in for a python with torch: it speaks the peer's lines, so that the bench's side of the
+/// conversation is tested where torch is not installed.
+TEST_F(Program, BenchTakesTurnsWithThePeer) {
+  std::ofstream(path("python")) << "#!/bin/bash\n"
+                                   "echo '{\"torch\": \"0.0\", \"capability\": \"none\"}'\n"
+                                   "while read -r line; do case \"$line\" in\n"
+                                   "  *prepare*) echo '{\"ok\": true}';;\n"
+                                   "  *) echo '{\"seconds\": 0.5}';;\n"
+                                   "esac; done\n";
+  std::filesystem::permissions(path("python"), std::filesystem::perms::owner_all);
+  const Outcome run =
+      fa4("bench --quick --seqlen 64 --seconds 0.001 --repeats 3 --threads 1 "
+          "--filter 'prefill/fp32/d64/full/forward' --python " +
+          path("python") + " --json " + path("bench.json"));
+  ASSERT_EQ(run.code, 0) << run.text;
+  EXPECT_TRUE(run.says("torch  0.0, none"));
+  std::ifstream in(path("bench.json"));
+  const auto json = nlohmann::json::parse(in);
+  const auto& cell = json["cells"][0];
+  EXPECT_EQ(cell["torch"]["runs"], 3);
+  EXPECT_EQ(cell["torch"]["best_seconds"], 0.5);
+  ASSERT_EQ(json["groups"].size(), 1U);
+  EXPECT_DOUBLE_EQ(json["groups"][0]["ratio"].get<double>(),
+                   0.5 / cell["fa4"]["best_seconds"].get<double>());
+}
+
+}  // namespace
+}  // namespace fa4::cli

@@ -46,12 +46,15 @@ def rate(cell, side):
     return None if times is None else cell["work"] / times["best_seconds"] * 1e-9
 
 
+def short(value):
+    return f"{value:.0f}" if value >= 20 else f"{value:.1f}" if value >= 1 else f"{value:.2f}"
+
+
 def label_bars(axes, positions, values, color, bold):
     for x, value in zip(positions, values):
         if value is None:
             continue
-        text = f"{value:.0f}" if value >= 10 else f"{value:.1f}"
-        axes.annotate(text, (x, value), xytext=(0, 2.5), textcoords="offset points", ha="center",
+        axes.annotate(short(value), (x, value), xytext=(0, 2.5), textcoords="offset points", ha="center",
                       va="bottom", fontsize=9.5, color=color, fontweight="bold" if bold else None)
 
 
@@ -66,7 +69,7 @@ def draw_panel(axes, cells, names, roof, unit, top):
     axes.axhline(roof, color=ROOF, linewidth=1.1, linestyle=(0, (5, 3)), zorder=1)
     axes.set_xlim(-0.62, len(cells) - 0.38)
     axes.set_ylim(0, top)
-    axes.annotate(f"roof {roof:.0f} {unit}", (1, roof), xycoords=("axes fraction", "data"),
+    axes.annotate(f"roof {short(roof)} {unit}", (1, roof), xycoords=("axes fraction", "data"),
                   xytext=(0, 3), textcoords="offset points", ha="right", va="bottom", fontsize=8.5,
                   color=ROOF)
     axes.set_xticks(list(places), names)
@@ -140,7 +143,7 @@ def draw_decode(data, folder):
     for axes, threads in zip(grid[0], counts):
         chosen = [c for c in cells if c["threads"] == threads]
         names = [f"{c['dtype']}\n{c['heads_q']} query heads" for c in chosen]
-        draw_panel(axes, chosen, names, chosen[0]["roof"], "GB/s read", top)
+        draw_panel(axes, chosen, names, chosen[0]["roof"], "GB/s", top)
         axes.set_title(threads_text(threads), fontsize=11, loc="left", fontweight="bold", pad=8)
     grid[0][0].set_ylabel("GB/s of k and v")
     first = cells[0]

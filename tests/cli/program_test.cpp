@@ -201,7 +201,7 @@ TEST_F(Program, AttendTakesEveryOptionAndTensor) {
   const auto json = nlohmann::json::parse(run.text);
   EXPECT_TRUE(json["passed"].get<bool>());
   EXPECT_EQ(json["checks"].size(), 7U);  // out, lse, dq, dk, dv, dbias, dsink
-  EXPECT_EQ(json["inputs"].size(), 12U);
+  EXPECT_EQ(json["inputs"].size(), 13U);
   EXPECT_TRUE(std::filesystem::exists(path("dbias.npy")));
   EXPECT_TRUE(std::filesystem::exists(path("dsink.npy")));
 }

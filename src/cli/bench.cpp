@@ -100,7 +100,7 @@ std::vector<Roofs> measure_all_roofs(const Request& request, ProgressBar& bar) {
       bar.show(fmt::format("{}, {} thread{}", what, threads, threads == 1 ? "" : "s"));
     };
     roofs.push_back(
-        measure_roofs(threads, request.quick ? 0.1 : 0.6, request.grid.decode_bytes, announce));
+        measure_roofs(threads, request.quick ? 0.25 : 0.6, request.grid.decode_bytes, announce));
     bar.advance();
   }
   return roofs;

@@ -60,11 +60,11 @@ int64_t choose_rounds(double seconds, const std::function<float(int, int64_t)>& 
 }
 
 /// Best rate of `work`, which does `units` of something in each of its `rounds`. Runs are short, a
-/// few milliseconds, and many: on a machine that does other things too, a short run has a chance
+/// millisecond, and many: on a machine that does other things too, a short run has a chance
 /// to be left alone.
 double best_rate(int threads, double seconds, double units,
                  const std::function<float(int thread, int64_t rounds)>& work) {
-  constexpr double kRunSeconds = 3e-3;
+  constexpr double kRunSeconds = 1e-3;
   const int64_t rounds = choose_rounds(kRunSeconds, work);
   double best = 0;
   const Clock::time_point start = Clock::now();

@@ -151,6 +151,12 @@ fa4_status fa4_attention(const fa4_tensors* tensors, const fa4_options* options,
 fa4_status fa4_attention_backward(const fa4_tensors* tensors, const fa4_gradients* gradients,
                                   const fa4_options* options, void* stream);
 
+/* Merges partial results over parts of the keys. outs [parts, rows, d] and lses [parts, rows]:
+ * float32 or float64, one dtype, read; out [rows, d]: any float dtype, written; lse [rows]: dtype
+ * of lses, written, may be null. CPU tensors only. */
+fa4_status fa4_combine(const fa4_tensor* outs, const fa4_tensor* lses, const fa4_tensor* out,
+                       const fa4_tensor* lse);
+
 /* Makes the plan of a problem: a forward plan if `gradients` is null, else a backward plan. Dtypes,
  * dims and which tensors there are count, not data pointers or strides. On success *plan is to be
  * given to fa4_plan_destroy(); otherwise *plan is null. `plan` must not be null. */

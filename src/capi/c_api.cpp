@@ -125,6 +125,18 @@ fa4_status fa4_attention_backward(const fa4_tensors* tensors, const fa4_gradient
   });
 }
 
+fa4_status fa4_combine(const fa4_tensor* outs, const fa4_tensor* lses, const fa4_tensor* out,
+                       const fa4_tensor* lse) {
+  return guarded([&]() -> Status {
+    fa4::Tensor cpp_outs, cpp_lses, cpp_out, cpp_lse;
+    Status status = fa4::capi::to_cpp("outs", outs, &cpp_outs);
+    if (status.ok()) status = fa4::capi::to_cpp("lses", lses, &cpp_lses);
+    if (status.ok()) status = fa4::capi::to_cpp("out", out, &cpp_out);
+    if (status.ok()) status = fa4::capi::to_cpp("lse", lse, &cpp_lse);
+    return status.ok() ? fa4::combine(cpp_outs, cpp_lses, cpp_out, cpp_lse) : status;
+  });
+}
+
 fa4_status fa4_plan_create(const fa4_tensors* tensors, const fa4_gradients* gradients,
                            const fa4_options* options, fa4_plan** plan) {
   return guarded([&]() -> Status {

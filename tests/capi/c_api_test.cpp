@@ -146,6 +146,23 @@ TEST(CApi, APlanRunsAndDescribesItself) {
   fa4_plan_destroy(plan);
 }
 
+TEST(CApi, CombineGivesTheBitsOfTheCppInterface) {
+  const std::vector<float> outs = {1, 2, 3, 4}, lses = {0, 1};
+  std::vector<float> out(2), same(2);
+  const int64_t outs_dims[] = {2, 1, 2}, lses_dims[] = {2, 1}, out_dims[] = {1, 2};
+  const fa4_tensor outs_c = fa4_contiguous(outs.data(), FA4_FLOAT32, 3, outs_dims);
+  const fa4_tensor lses_c = fa4_contiguous(lses.data(), FA4_FLOAT32, 2, lses_dims);
+  const fa4_tensor out_c = fa4_contiguous(out.data(), FA4_FLOAT32, 2, out_dims);
+  ASSERT_EQ(fa4_combine(&outs_c, &lses_c, &out_c, nullptr), FA4_OK) << error();
+  combine(Tensor::contiguous(outs.data(), DType::kFloat32, {2, 1, 2}),
+          Tensor::contiguous(lses.data(), DType::kFloat32, {2, 1}),
+          Tensor::contiguous(same.data(), DType::kFloat32, {1, 2}))
+      .check();
+  EXPECT_EQ(out, same);
+  EXPECT_EQ(fa4_combine(&outs_c, nullptr, &out_c, nullptr), FA4_INVALID_ARGUMENT);
+  EXPECT_EQ(error().rfind("lses: ", 0), 0U) << error();
+}
+
 TEST(CApi, NullArgumentsAreNamed) {
   Small small;
   fa4_plan* plan = nullptr;

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/run_checker.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/message.h"
+
+namespace fa4::core {
+namespace {
+
+using std::string;
+using std::to_string;
+
+/// Strides are legal and the last byte's offset fits 63 bits.
+Status check_strides(const char* name, const Tensor& t) {
+  int64_t last = 0;
+  for (int i = 0; i < t.rank; ++i) {
+    if (t.strides[i] < 0) {
+      return invalid_argument(string(name) + ": stride " + to_string(i) + " is " +
+                              to_string(t.strides[i]) + "; allowed: 0 or more");
+    }
+    int64_t extent = 0;
+    if (__builtin_mul_overflow(std::max<int64_t>(t.dims[i] - 1, 0), t.strides[i], &extent) ||
+        __builtin_add_overflow(last, extent, &last)) {
+      return invalid_argument(string(name) + ": stride " + to_string(i) + " is " +
+                              to_string(t.strides[i]) +
+                              ", so that offsets pass 64 bits; allowed: offsets below 2^63");
+    }
+  }
+  if (last > std::numeric_limits<int64_t>::max() / size_of(t.dtype) - 1) {
+    return invalid_argument(
+        string(name) + ": its strides make byte offsets that pass 64 bits; allowed: below 2^63");
+  }
+  return {};
+}
+
+/// An output must not be broadcast: two elements in one place would overwrite one another.
+Status check_written(const char* name, const Tensor& t) {
+  for (int i = 0; i < t.rank; ++i) {
+    if (t.strides[i] == 0 && t.dims[i] > 1) {
+      return invalid_argument(string(name) + ": stride " + to_string(i) + " is 0 over " +
+                              to_string(t.dims[i]) +
+                              " elements; allowed: 1 or more, since it is written");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+void RunChecker::output(const char* name, const Tensor& t, const TensorSpec& spec) {
+  check(name, t, spec);
+  if (status_.ok() && t.present()) status_ = check_written(name, t);
+}
+
+Status RunChecker::check_one(const char* name, const Tensor& t, const TensorSpec& spec) const {
+  if (t.present() != spec.present()) {
+    return invalid_argument(string(name) + (t.present() ? ": given" : ": absent") +
+                            "; allowed: " + (spec.present() ? format_spec(spec) : "absent"));
+  }
+  if (!t.present()) return {};
+  if (spec_of(t) != spec) {
+    return invalid_argument(string(name) + ": is " + format_spec(spec_of(t)) +
+                            "; allowed: " + format_spec(spec));
+  }
+  if (t.device != device_) {
+    return invalid_argument(string(name) + ": is on " + fa4::to_string(t.device) +
+                            "; allowed: " + fa4::to_string(device_) + ", where this call runs");
+  }
+  bool empty = false;
+  for (int i = 0; i < t.rank; ++i) empty = empty || t.dims[i] == 0;
+  if (t.data == nullptr && !empty) {
+    return invalid_argument(string(name) + ": data is null; allowed: a pointer to " +
+                            format_spec(spec));
+  }
+  return check_strides(name, t);
+}
+
+}  // namespace fa4::core

@@ -60,8 +60,8 @@ HWY_INLINE void from_number(T x, Float16& y) {
   y = to_float16(static_cast<float>(x));
 }
 
-// A vector of neighbours. Only pairs that attention really meets have fast versions; the others go
-// through memory one by one.
+// A vector of neighbours, for those pairs of types that attention is busy with. Others (a float64
+// bias of float32 attention) go one by one.
 template <class D, class S>
 inline constexpr bool kIsPlain = hwy::IsSame<hn::TFromD<D>, S>();
 template <class D, class S>
@@ -72,12 +72,6 @@ inline constexpr bool kStoresFast = kIsPlain<D, S> ||
                                      (hwy::IsSame<S, BFloat16>() ||
                                       (FA4_HALF_INSTRUCTIONS && hwy::IsSame<S, Float16>())));
 
-template <class D, class S>
-requires(!kLoadsFast<D, S>) HWY_INLINE hn::Vec<D> load_converted(D d, const S* src) {
-  HWY_ALIGN hn::TFromD<D> buffer[hn::MaxLanes(D())];
-  for (size_t i = 0; i < hn::Lanes(d); ++i) buffer[i] = to_number<hn::TFromD<D>>(src[i]);
-  return hn::Load(d, buffer);
-}
 template <class D>
 HWY_INLINE hn::Vec<D> load_converted(D d, const hn::TFromD<D>* src) {
   return hn::LoadU(d, src);
@@ -108,12 +102,6 @@ requires kIsSingle<D> HWY_INLINE hn::Vec<D> load_converted(D d, const Float16* s
 #endif
 }
 
-template <class D, class S>
-requires(!kStoresFast<D, S>) HWY_INLINE void store_converted(D d, hn::Vec<D> x, S* dst) {
-  HWY_ALIGN hn::TFromD<D> buffer[hn::MaxLanes(D())];
-  hn::Store(x, d, buffer);
-  for (size_t i = 0; i < hn::Lanes(d); ++i) from_number(buffer[i], dst[i]);
-}
 template <class D>
 HWY_INLINE void store_converted(D d, hn::Vec<D> x, hn::TFromD<D>* dst) {
   hn::StoreU(x, d, dst);
@@ -166,8 +154,8 @@ HWY_NOINLINE void load_rows_from(const S* src, int64_t row_stride, int64_t col_s
     const S* from = src + r * row_stride;
     T* to = dst + r * dst_stride;
     int64_t c = 0;
-    if (col_stride == 1) {
-      for (; c + lanes <= cols; c += lanes) {
+    if constexpr (kLoadsFast<decltype(d), S>) {
+      for (; col_stride == 1 && c + lanes <= cols; c += lanes) {
         hn::StoreU(hn::Mul(load_converted(d, from + c), scale), d, to + c);
       }
     }
@@ -194,8 +182,8 @@ HWY_NOINLINE void store_rows_to(const T* HWY_RESTRICT src, int64_t src_stride, i
     const T* from = src + r * src_stride;
     S* to = dst + r * row_stride;
     int64_t c = 0;
-    if (col_stride == 1) {
-      for (; c + lanes <= cols; c += lanes) {
+    if constexpr (kStoresFast<decltype(d), S>) {
+      for (; col_stride == 1 && c + lanes <= cols; c += lanes) {
         store_converted(d, hn::Mul(hn::LoadU(d, from + c), scale), to + c);
       }
     }
@@ -294,26 +282,43 @@ HWY_INLINE void pack_straight(D d, const S* src, int64_t stride, int64_t depth, 
   }
 }
 
+/// A panel from any matrix, and those that have less columns than a panel: zeros fill it.
+template <class T, class S>
+HWY_INLINE void pack_elements(const S* src, int64_t row_stride, int64_t col_stride, int64_t depth,
+                              int64_t cols, T* dst, int64_t panel) {
+  for (int64_t p = 0; p < depth; ++p) {
+    for (int64_t c = 0; c < panel; ++c) {
+      const bool inside = c < cols;
+      dst[p * panel + c] = inside ? to_number<T>(src[p * row_stride + c * col_stride]) : T{0};
+    }
+  }
+}
+
+/// One panel of at most `panel` columns.
+template <class T, class S>
+HWY_INLINE void pack_panel(const S* src, int64_t row_stride, int64_t col_stride, int64_t depth,
+                           int64_t cols, T* dst) {
+  const hn::CappedTag<T, 16> d;
+  const auto panel = 2 * static_cast<int64_t>(hn::Lanes(d));
+  if constexpr (kLoadsFast<decltype(d), S>) {
+    if (cols == panel && row_stride == 1) {
+      return pack_transposed(d, src, col_stride, depth, dst, panel);
+    }
+    if (cols == panel && col_stride == 1) {
+      return pack_straight(d, src, row_stride, depth, dst, panel);
+    }
+  }
+  pack_elements(src, row_stride, col_stride, depth, cols, dst, panel);
+}
+
 template <class T, class S>
 HWY_NOINLINE void pack_from(const S* src, int64_t row_stride, int64_t col_stride, int64_t depth,
                             int64_t cols, int64_t panel_depth, T* HWY_RESTRICT dst) {
-  const hn::CappedTag<T, 16> d;
-  const auto panel = 2 * static_cast<int64_t>(hn::Lanes(d));
+  const auto panel = 2 * static_cast<int64_t>(hn::Lanes(hn::CappedTag<T, 16>()));
   for (int64_t first = 0; first < cols; first += panel, dst += panel * panel_depth) {
     const int64_t width = HWY_MIN(panel, cols - first);
     const S* from = src + first * col_stride;
-    if (width == panel && row_stride == 1) {
-      pack_transposed(d, from, col_stride, depth, dst, panel);
-    } else if (width == panel && col_stride == 1) {
-      pack_straight(d, from, row_stride, depth, dst, panel);
-    } else {
-      for (int64_t p = 0; p < depth; ++p) {
-        for (int64_t c = 0; c < width; ++c) {
-          dst[p * panel + c] = to_number<T>(from[p * row_stride + c * col_stride]);
-        }
-        for (int64_t c = width; c < panel; ++c) dst[p * panel + c] = 0;
-      }
-    }
+    pack_panel(from, row_stride, col_stride, depth, width, dst);
     for (int64_t i = depth * panel; i < panel_depth * panel; ++i) dst[i] = 0;
   }
 }
@@ -330,14 +335,13 @@ template <class T>
 bool all_finite(const T* values, int64_t n) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  auto sum = hn::Zero(d);  // x - x is 0 for finite x, else NaN
+  auto sum = hn::Zero(d);  // 0 * x is 0 for finite x, else NaN
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-    const auto x = hn::LoadU(d, values + i);
-    sum = hn::Add(sum, hn::Sub(x, x));
+    sum = hn::MulAdd(hn::LoadU(d, values + i), hn::Zero(d), sum);
   }
   T tail = hn::GetLane(hn::SumOfLanes(d, sum));
-  for (; i < n; ++i) tail += values[i] - values[i];
+  for (; i < n; ++i) tail += values[i] * T{0};
   return tail == 0;
 }
 

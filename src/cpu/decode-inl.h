@@ -38,6 +38,36 @@ HWY_INLINE void prefetch_rows(CacheRows<S> rows, int64_t first, int64_t count, i
   }
 }
 
+/// What the vectors of a block leave over: columns from `column` on.
+struct Tail {
+  int64_t row, rows, key, keys, column;
+};
+
+template <class T, class S>
+HWY_NOINLINE void dot_tail(const DotRows<T>& x, const Tail& t, CacheRows<S> keys) {
+  for (int64_t r = t.row; r < t.row + t.rows; ++r) {
+    for (int64_t j = 0; j < t.keys; ++j) {
+      T total = x.s[r * x.s_stride + t.key + j];
+      for (int64_t c = t.column; c < x.depth; ++c) {
+        total += x.q[r * x.q_stride + c] * to_number<T>(keys.data[j * keys.stride + c]);
+      }
+      x.s[r * x.s_stride + t.key + j] = total;
+    }
+  }
+}
+
+template <class T, class S>
+HWY_NOINLINE void add_tail(const AddRows<T>& x, const Tail& t, CacheRows<S> values) {
+  for (int64_t r = t.row; r < t.row + t.rows; ++r) {
+    for (int64_t j = 0; j < t.keys; ++j) {
+      const T p = x.p[r * x.p_stride + t.key + j];
+      for (int64_t c = t.column; c < x.cols; ++c) {
+        x.out[r * x.out_stride + c] += p * to_number<T>(values.data[j * values.stride + c]);
+      }
+    }
+  }
+}
+
 /// Dot products of kRows rows with kKeys keys.
 template <int kRows, int kKeys, class T, class S>
 HWY_INLINE void dot_block(const DotRows<T>& x, int64_t row, int64_t key, CacheRows<S> keys) {
@@ -64,17 +94,15 @@ HWY_INLINE void dot_block(const DotRows<T>& x, int64_t row, int64_t key, CacheRo
   }
   for (int r = 0; r < kRows; ++r) {
     for (int j = 0; j < kKeys; ++j) {
-      T total = hn::GetLane(hn::SumOfLanes(d, sum[r][j]));
-      for (int64_t t = c; t < x.depth; ++t) {
-        total += q[r * x.q_stride + t] * to_number<T>(keys.data[j * keys.stride + t]);
-      }
+      const T total = hn::GetLane(hn::SumOfLanes(d, sum[r][j]));
       x.s[(row + r) * x.s_stride + key + j] = total;
     }
   }
+  if (c < x.depth) dot_tail(x, {row, kRows, key, kKeys, c}, keys);
 }
 
 template <int kKeys, class T, class S>
-HWY_INLINE void dot_all_rows(const DotRows<T>& x, int64_t key, CacheRows<S> keys) {
+HWY_NOINLINE void dot_all_rows(const DotRows<T>& x, int64_t key, CacheRows<S> keys) {
   int64_t row = 0;
   for (; row + kDecodePair <= x.rows; row += kDecodePair) {
     dot_block<kDecodePair, kKeys>(x, row, key, keys);
@@ -104,18 +132,11 @@ HWY_INLINE void add_block(const AddRows<T>& x, int64_t row, int64_t key, CacheRo
       hn::StoreU(sum, d, out + r * x.out_stride + c);
     }
   }
-  for (; c < x.cols; ++c) {
-    for (int r = 0; r < kRows; ++r) {
-      for (int j = 0; j < kKeys; ++j) {
-        out[r * x.out_stride + c] +=
-            p[r * x.p_stride + j] * to_number<T>(values.data[j * values.stride + c]);
-      }
-    }
-  }
+  if (c < x.cols) add_tail(x, {row, kRows, key, kKeys, c}, values);
 }
 
 template <int kKeys, class T, class S>
-HWY_INLINE void add_all_rows(const AddRows<T>& x, int64_t key, CacheRows<S> values) {
+HWY_NOINLINE void add_all_rows(const AddRows<T>& x, int64_t key, CacheRows<S> values) {
   int64_t row = 0;
   for (; row + kDecodePair <= x.rows; row += kDecodePair) {
     add_block<kDecodePair, kKeys>(x, row, key, values);
@@ -129,17 +150,19 @@ template <class T, class S, class Block>
 HWY_INLINE void for_each_keys(const S* data, const Matrix& m, int64_t keys, int64_t width,
                               int64_t rows, const Block& block) {
   HWY_ALIGN T buffer[kDecodeKeys * kMaxHeadDim];
-  const bool convert = m.col_stride != 1 || (!hwy::IsSame<S, T>() && rows > kDecodePair);
+  constexpr bool kFast = kLoadsFast<hn::ScalableTag<T>, S>;
+  const bool direct = kFast && m.col_stride == 1 && (hwy::IsSame<S, T>() || rows <= kDecodePair);
   for (int64_t key = 0; key < keys;) {
     const CacheRows<S> from{data + key * m.row_stride, m.row_stride};
     const int64_t count = keys - key >= kDecodeKeys ? kDecodeKeys : 1;
     if (m.col_stride == 1) prefetch_rows(from, kPrefetchKeys, count, width);
-    if (convert) {
+    if constexpr (kFast) {
+      if (direct) block(count, key, from);
+    }
+    if (!direct) {
       load_rows_from(from.data, m.row_stride, m.col_stride, count, width, T{1}, buffer,
                      kMaxHeadDim);
       block(count, key, CacheRows<T>{buffer, kMaxHeadDim});
-    } else {
-      block(count, key, from);
     }
     key += count;
   }

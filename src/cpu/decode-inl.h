@@ -19,7 +19,7 @@ namespace HWY_NAMESPACE {
 // Keys that go through the loops together, and rows that share each load of them.
 constexpr int64_t kDecodeKeys = 4;
 constexpr int64_t kDecodePair = 2;
-constexpr int64_t kPrefetchKeys = 12;  // how far ahead rows of the cache are asked for
+constexpr int64_t kPrefetchBytes = 3072;  // how far ahead the cache's rows are asked for
 constexpr int64_t kMaxHeadDim = 256;
 
 /// Rows of a cache, one after another: k or v from some key on.
@@ -68,6 +68,31 @@ HWY_NOINLINE void add_tail(const AddRows<T>& x, const Tail& t, CacheRows<S> valu
   }
 }
 
+/// Sums of the lanes of four vectors, stored one after another: three additions for all four.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void store_sums(D d, hn::Vec<D> v0, hn::Vec<D> v1, hn::Vec<D> v2, hn::Vec<D> v3, T* to) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (kIsSingle<D>) {
+    const hn::RepartitionToWide<hn::RebindToUnsigned<D>> d64;
+    const auto v01 = hn::Add(hn::InterleaveLower(d, v0, v1), hn::InterleaveUpper(d, v0, v1));
+    const auto v23 = hn::Add(hn::InterleaveLower(d, v2, v3), hn::InterleaveUpper(d, v2, v3));
+    const auto a = hn::BitCast(d64, v01), b = hn::BitCast(d64, v23);
+    const auto sums = hn::Add(hn::BitCast(d, hn::InterleaveLower(d64, a, b)),
+                              hn::BitCast(d, hn::InterleaveUpper(d64, a, b)));
+    HWY_ALIGN T blocks[hn::MaxLanes(D())];  // lane i of each 16 bytes belongs to v[i]
+    hn::Store(sums, d, blocks);
+    const hn::CappedTag<T, 4> d4;
+    auto total = hn::Load(d4, blocks);
+    for (size_t i = 4; i < hn::Lanes(d); i += 4) total = hn::Add(total, hn::Load(d4, blocks + i));
+    return hn::StoreU(total, d4, to);
+  }
+#endif
+  to[0] = hn::GetLane(hn::SumOfLanes(d, v0));
+  to[1] = hn::GetLane(hn::SumOfLanes(d, v1));
+  to[2] = hn::GetLane(hn::SumOfLanes(d, v2));
+  to[3] = hn::GetLane(hn::SumOfLanes(d, v3));
+}
+
 /// Dot products of kRows rows with kKeys keys.
 template <int kRows, int kKeys, class T, class S>
 HWY_INLINE void dot_block(const DotRows<T>& x, int64_t row, int64_t key, CacheRows<S> keys) {
@@ -93,9 +118,14 @@ HWY_INLINE void dot_block(const DotRows<T>& x, int64_t row, int64_t key, CacheRo
     }
   }
   for (int r = 0; r < kRows; ++r) {
-    for (int j = 0; j < kKeys; ++j) {
-      const T total = hn::GetLane(hn::SumOfLanes(d, sum[r][j]));
-      x.s[(row + r) * x.s_stride + key + j] = total;
+    T* s = x.s + (row + r) * x.s_stride + key;
+    if constexpr (kKeys == 4) {
+      store_sums(d, sum[r][0], sum[r][1], sum[r][2], sum[r][3], s);
+    } else {  // in the same order, so that a score's bits do not tell its neighbours
+      T sums[4];
+      const auto zero = hn::Zero(d);
+      store_sums(d, sum[r][0], zero, zero, zero, sums);
+      s[0] = sums[0];
     }
   }
   if (c < x.depth) dot_tail(x, {row, kRows, key, kKeys, c}, keys);
@@ -115,8 +145,13 @@ template <int kRows, int kKeys, class T, class S>
 HWY_INLINE void add_block(const AddRows<T>& x, int64_t row, int64_t key, CacheRows<S> values) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const T* p = x.p + row * x.p_stride + key;
   T* out = x.out + row * x.out_stride;
+  hn::Vec<decltype(d)> p[kRows][kKeys];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kKeys; ++j) p[r][j] = hn::Set(d, x.p[(row + r) * x.p_stride + key + j]);
+  }
   int64_t c = 0;
   for (; c + lanes <= x.cols; c += lanes) {
     hn::Vec<decltype(d)> v[kKeys];
@@ -126,9 +161,7 @@ HWY_INLINE void add_block(const AddRows<T>& x, int64_t row, int64_t key, CacheRo
     for (int r = 0; r < kRows; ++r) {
       auto sum = hn::LoadU(d, out + r * x.out_stride + c);
 #pragma GCC unroll 4
-      for (int j = 0; j < kKeys; ++j) {
-        sum = hn::MulAdd(hn::Set(d, p[r * x.p_stride + j]), v[j], sum);
-      }
+      for (int j = 0; j < kKeys; ++j) sum = hn::MulAdd(p[r][j], v[j], sum);
       hn::StoreU(sum, d, out + r * x.out_stride + c);
     }
   }
@@ -152,10 +185,11 @@ HWY_INLINE void for_each_keys(const S* data, const Matrix& m, int64_t keys, int6
   HWY_ALIGN T buffer[kDecodeKeys * kMaxHeadDim];
   constexpr bool kFast = kLoadsFast<hn::ScalableTag<T>, S>;
   const bool direct = kFast && m.col_stride == 1 && (hwy::IsSame<S, T>() || rows <= kDecodePair);
+  const int64_t ahead = kPrefetchBytes / (width * static_cast<int64_t>(sizeof(S))) + 1;
   for (int64_t key = 0; key < keys;) {
     const CacheRows<S> from{data + key * m.row_stride, m.row_stride};
     const int64_t count = keys - key >= kDecodeKeys ? kDecodeKeys : 1;
-    if (m.col_stride == 1) prefetch_rows(from, kPrefetchKeys, count, width);
+    if (m.col_stride == 1) prefetch_rows(from, ahead, count, width);
     if constexpr (kFast) {
       if (direct) block(count, key, from);
     }

@@ -40,7 +40,7 @@ struct AttentionOptions {
       0;  ///< Same seed, same mask: on every backend, for any tile and thread count.
   bool deterministic = false;    ///< Backward bitwise repeatable (the forward always is).
   bool batch_invariant = false;  ///< A row's bits depend on its own q, k, v alone. Refuses dropout.
-  int threads = 0;               ///< CPU threads; 0 = every core this process may use.
+  int threads = 0;  ///< CPU threads, 1,024 at most; 0 = every core this process may use.
   std::optional<int64_t>
       max_seqlen_q;  ///< Upper bound of a packed sequence's length; never required.
   std::optional<int64_t> max_seqlen_k;

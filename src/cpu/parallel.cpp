@@ -12,7 +12,9 @@
 #include <tbb/partitioner.h>
 #include <tbb/task_arena.h>
 
-#include <optional>
+#include <memory>
+#include <mutex>
+#include <utility>
 #else
 #include <vector>
 #endif
@@ -28,13 +30,28 @@ int available_threads() {
 
 #ifndef FA4_STD_THREADS
 
+namespace {
+
+/// Lets an arena have `threads` threads: oneTBB gives it no more than the machine has cores unless
+/// a global_control says so. Of several controls the smallest counts, and an arena that wants more
+/// makes oneTBB print a warning; so there is one for all runs, and it only grows.
+void allow_threads(int threads) {
+  static std::mutex mutex;
+  static int allowed = available_threads();
+  static std::unique_ptr<tbb::global_control> control;
+  const std::lock_guard lock(mutex);
+  if (threads <= allowed) return;
+  auto larger =
+      std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism, threads);
+  control = std::move(larger);  // the old one ends after the new one has begun
+  allowed = threads;
+}
+
+}  // namespace
+
 void run_workers(int workers, const std::function<void(int)>& body) {
   if (workers <= 1) return body(0);
-  // oneTBB gives no arena more threads than the machine has cores unless it is told to.
-  std::optional<tbb::global_control> more_threads;
-  if (workers > available_threads()) {
-    more_threads.emplace(tbb::global_control::max_allowed_parallelism, workers);
-  }
+  allow_threads(workers);
   tbb::task_arena arena(workers);
   arena.execute([&] {
     tbb::parallel_for(

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cpu/plan.h"
 
+#include <algorithm>
+
 #include "cpu/backward.h"
 #include "cpu/forward.h"
 #include "cpu/kernels.h"
@@ -8,6 +10,9 @@
 
 namespace fa4::cpu {
 namespace {
+
+/// A workspace has room for each thread, so that a count that no machine has must not size it.
+constexpr int kMostThreads = 1024;
 
 class CpuPlan final : public Plan::Impl {
  public:
@@ -55,7 +60,7 @@ Result<std::shared_ptr<const Plan::Impl>> make_plan(const core::Problem& problem
   const Result<const Target*> target = choose_target();
   if (!target.ok()) return target.status();
   const int wanted = problem.spec.options.threads;
-  const int threads = wanted > 0 ? wanted : available_threads();
+  const int threads = std::min(wanted > 0 ? wanted : available_threads(), kMostThreads);
   const auto bytes = problem.spec.pass == Pass::kForward
                          ? forward_workspace_bytes(problem, **target, threads)
                          : backward_workspace_bytes(problem, **target, threads);

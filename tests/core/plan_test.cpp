@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <limits>
 
 #include "support/bad_input.h"
 
@@ -130,13 +131,10 @@ TEST(Plan, WorkspaceOfAHugeProblemNeverWraps) {
 
 TEST(Plan, ThreadsThatNobodyHasAreNoCrash) {
   AttentionProblem problem = problem_of(Pass::kForward, 1, 128, 2, 64);
-  problem.options.threads = 1'000'000;
+  problem.options.threads = std::numeric_limits<int>::max();
   const auto plan = Plan::make(problem);
-  if (plan.ok()) {
-    EXPECT_LT(plan->workspace_bytes(), size_t{1} << 48);
-  } else {
-    EXPECT_NE(plan.status().message(), "");
-  }
+  SKIP_UNLESS(plan);
+  EXPECT_LT(plan->workspace_bytes(), size_t{1} << 32);
 }
 
 TEST(Plan, DescribesItself) {

@@ -165,11 +165,17 @@ struct Call {
     for (Key& key : keys) {
       key.p = math.stored(key.p / sum);
       lse_magnitude += key.p * key.magnitude;
-      // A score's rounding error is a relative error of p; a quarter, since it is two roundings
+      // A score's rounding error is a relative error of p; half, since it is four roundings
       // where the comparison allows eight.
-      key.p *= 1 + 0.25 * key.magnitude;
+      key.p *= 1 + 0.5 * key.magnitude;
     }
     return true;
+  }
+
+  /// The probabilities again, as a backward must compute them: from the lse that was stored.
+  void look_back() {
+    for (Key& key : keys) key.p = math.stored(std::exp(math.summed(key.score - lse)));
+    if (!sink.empty()) p_sink = math.stored(std::exp(math.summed(math.stored(sink[h]) - lse)));
   }
 
   /// Calls body(sees a key) for each row that counts.
@@ -216,6 +222,7 @@ Backward backward(const AttentionTensors& tensors, const AttentionGradients& gra
   std::vector<double> dp, out;
   call.for_each_row([&](bool sees) {
     if (!sees) return;
+    if (precision == Precision::kSameDtype) call.look_back();
     const double* dout_row = &dout[call.q_row() * call.d_v];
     const double dlse_row = dlse.empty() ? 0 : math.term(dlse[call.lse_index()]);
     dp.clear();

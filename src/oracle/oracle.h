@@ -18,7 +18,8 @@ enum class Precision {
   kExact,      ///< float64 throughout: the reference.
   kSameDtype,  ///< What a plain dense implementation in the inputs' dtype gives: scores,
                ///< probabilities, out and the gradients' intermediates are rounded to the dtype,
-               ///< sums are kept in float32. Its error is the scale that errors are judged by.
+               ///< sums are kept in float32; a backward starts from out and lse as they were
+               ///< stored. Its error is the scale that errors are judged by.
   kMagnitude,  ///< Each result's terms summed in absolute value: what rounding errors are
                ///< proportional to where the terms cancel. Not a result.
 };

@@ -49,6 +49,9 @@ Case sink_case(const Shape& shape, const std::vector<double>& sink, DType dtype)
   return c;
 }
 
+/// dsink comes from probabilities whose exp2 is as exact as the inputs' dtype needs.
+double dsink_tolerance(DType dtype) { return is_narrow(dtype) ? 2e-4 : 1e-5; }
+
 // Sinks were forward only, or their gradient was silently missing
 // (flash-attention #1973, TransformerEngine #2070).
 TEST(C85, SinkTakesItsShare) {
@@ -57,11 +60,11 @@ TEST(C85, SinkTakesItsShare) {
     run(c);
     expect_rows(c, {1.5});
     expect_lse(c, {1.386294});
-    EXPECT_NEAR(c.dsink.get({0}), -0.375 * 8, 1e-5);  // eight columns of dout
+    EXPECT_NEAR(c.dsink.get({0}), -0.375 * 8, dsink_tolerance(dtype));  // eight columns of dout
     c = sink_case({.s_q = 1, .s_k = 3}, {std::log(3)}, dtype);
     run(c);
     expect_rows(c, {1.0});
-    EXPECT_NEAR(c.dsink.get({0}), -0.5 * 8, 1e-5);
+    EXPECT_NEAR(c.dsink.get({0}), -0.5 * 8, dsink_tolerance(dtype));
     c.sink = c.dsink = {};
     run(c);
     expect_lse(c, {1.098612});
@@ -75,7 +78,7 @@ TEST(C85, SinkOfCausalRows) {
     run(c);
     expect_rows(c, {0.5, 1.0, 1.5});
     expect_lse(c, {std::log(2), std::log(3), std::log(4)});
-    EXPECT_NEAR(c.dsink.get({0}), -8 * (0.5 / 2 + 1.0 / 3 + 1.5 / 4), 1e-5);
+    EXPECT_NEAR(c.dsink.get({0}), -8 * (0.5 / 2 + 1.0 / 3 + 1.5 / 4), dsink_tolerance(dtype));
   }
 }
 

@@ -179,15 +179,16 @@ LIBC = """
     getenv secure_getenv sched_getaffinity __sched_cpucount sysconf
     exp exp2 exp2f expf log log2 logf tanh tanhf ldexp ldexpf frexp sqrt sqrtf pow round lround
     nearbyint nearbyintf rint floor ceil fma fmaf fmod fmodf fmaxf fminf fmax fmin hypot
-    sched_yield
+    syscall __errno_location sched_yield
     __tls_get_addr __libc_single_threaded
     pthread_mutex_lock pthread_mutex_unlock pthread_once
     __memcpy_chk __memmove_chk __memset_chk
     _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable __gmon_start__
     __stack_chk_fail
 """.split()
-# The last five lines are the compiler's own: thread-local variables, mutexes and
-# reference counts of the C++ runtime, hardened copies (which end the process only where memory is already overrun), its start-up code.
+# The last six lines are the compiler's own and the C++ runtime's: waiting for an atomic (a futex),
+# thread-local variables, mutexes and reference counts, hardened copies (which end the process only
+# where memory is already overrun), start-up code.
 
 # Mangled names of the C++ runtime, oneTBB and Highway.
 RUNTIMES = re.compile(r"_Z(N(K|V|O)*S|S|T[ISV](S|N10__cxxabiv1)|n[wa]|d[la])|__cxa_|__gxx_personality"

@@ -30,6 +30,14 @@ HWY_INLINE void product_rows(const Product<T>& x, const T* HWY_RESTRICT a, const
   hn::Vec<decltype(d)> acc0[kRows], acc1[kRows];
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) acc0[i] = acc1[i] = hn::Zero(d);
+  if (accumulate) {
+    // C is read at the end, all at once: in the backward it comes from the last-level cache.
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
+      hwy::Prefetch(c + i * c_stride);
+      if (2 * lanes * sizeof(T) > 64) hwy::Prefetch(c + i * c_stride + lanes);
+    }
+  }
 #pragma GCC unroll 4
   for (int64_t p = 0; p < depth; ++p) {
     const auto b0 = hn::Load(d, b);

@@ -82,7 +82,9 @@ std::string describe(const core::Problem& problem, const Target& target, int thr
   const ForwardTiling t = make_forward_tiling(target.kernels<T>(), problem, threads);
   const auto text = [](int64_t x) { return std::to_string(x); };
   std::string s = "tiles: " + text(t.tile_keys) + " keys packed for up to " + text(t.task_rows) +
-                  " query rows, " + text(t.block_rows) + " rows of scores at a time\n";
+                  " query rows, " + text(t.block_rows) + " rows of scores at a time\n" +
+                  "tasks: at most " + text(max_forward_tasks(t, problem).value_or(INT64_MAX)) +
+                  ", longest first\n";
   if (t.decode_rows == 0) {
     s += "path: tiles for every sequence, since batch_invariant asks for one order of sums\n";
   } else if (problem.group > t.decode_rows) {

@@ -13,8 +13,19 @@ constexpr int64_t kDecodeRows = 8;  // more rows than this pay for packing
 
 int64_t round_to(int64_t x, int64_t step) { return ceil_div(x, step) * step; }
 
-/// The most tasks that any lengths can give.
-std::optional<int64_t> max_tasks(const ForwardTiling& tiling, const core::Problem& p) {
+/// Rows of partial results of decode chunks, for any lengths.
+int64_t max_slots(const ForwardTiling& tiling, const core::Problem& p) {
+  if (p.max_rows_k() <= kDecodeChunk || tiling.decode_rows < p.group) return 0;
+  const int64_t rows = std::min(tiling.decode_rows, p.group * p.max_rows_q());
+  const int64_t chunks = p.batch + p.total_k() / kDecodeChunk;
+  int64_t slots = 0;
+  if (__builtin_mul_overflow(chunks, rows * p.heads_k, &slots)) return INT64_MAX;
+  return slots;
+}
+
+}  // namespace
+
+std::optional<int64_t> max_forward_tasks(const ForwardTiling& tiling, const core::Problem& p) {
   // A sequence is cut into at most rows / task_rows + 1 parts for each query head, or keys / chunk
   // + 1 for each key head.
   const int64_t tiles = p.batch + p.total_q() / tiling.task_rows;
@@ -27,18 +38,6 @@ std::optional<int64_t> max_tasks(const ForwardTiling& tiling, const core::Proble
   }
   return all;
 }
-
-/// Rows of partial results of decode chunks, for any lengths.
-int64_t max_slots(const ForwardTiling& tiling, const core::Problem& p) {
-  if (p.max_rows_k() <= kDecodeChunk || tiling.decode_rows < p.group) return 0;
-  const int64_t rows = std::min(tiling.decode_rows, p.group * p.max_rows_q());
-  const int64_t chunks = p.batch + p.total_k() / kDecodeChunk;
-  int64_t slots = 0;
-  if (__builtin_mul_overflow(chunks, rows * p.heads_k, &slots)) return INT64_MAX;
-  return slots;
-}
-
-}  // namespace
 
 template <class T>
 ForwardTiling make_forward_tiling(const Kernels<T>& kernels, const core::Problem& p, int threads) {
@@ -83,7 +82,7 @@ ForwardWorkspace<T> ForwardWorkspace<T>::carve(Carver& carver, const Kernels<T>&
                                                const core::Problem& problem, int threads,
                                                bool fill) {
   ForwardWorkspace w;
-  w.tasks = carver.take<Task>(max_tasks(tiling, problem).value_or(INT64_MAX));
+  w.tasks = carver.take<Task>(max_forward_tasks(tiling, problem).value_or(INT64_MAX));
   const int64_t slots = max_slots(tiling, problem);
   w.partials.out = carver.take<T>(slots, tiling.ld_v);
   w.partials.max = carver.take<T>(slots);

@@ -44,6 +44,9 @@ template <class T>
 ForwardTiling make_forward_tiling(const Kernels<T>& kernels, const core::Problem& problem,
                                   int threads);
 
+/// The most tasks that any lengths can give; none if 64 bits can't count them.
+std::optional<int64_t> max_forward_tasks(const ForwardTiling& tiling, const core::Problem& problem);
+
 /// Scratch of one worker.
 template <class T>
 struct ForwardScratch {

@@ -14,7 +14,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-TEST(CombineTypes, MergesPartsAndIgnoresEmptyOnes) {
+TEST(Combine, MergesPartsAndIgnoresEmptyOnes) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
     const HostTensor outs = HostTensor::of(dtype, {3, 1, 1}, {1.731059, 3.731059, kNan});
     const HostTensor lses = HostTensor::of(dtype, {3, 1}, {1.313262, 3.313262, -kInfinity});
@@ -25,7 +25,7 @@ TEST(CombineTypes, MergesPartsAndIgnoresEmptyOnes) {
   }
 }
 
-TEST(CombineTypes, NothingButEmptyPartsGivesZero) {
+TEST(Combine, NothingButEmptyPartsGivesZero) {
   const HostTensor outs = HostTensor(DType::kFloat32, {2, 3, 4});  // poisoned
   const HostTensor lses = HostTensor(DType::kFloat32, {2, 3}).fill(-kInfinity);
   HostTensor out(DType::kFloat32, {3, 4}), lse(DType::kFloat32, {3});
@@ -37,7 +37,7 @@ TEST(CombineTypes, NothingButEmptyPartsGivesZero) {
   for (const double x : out.values()) EXPECT_EQ(x, 0);
 }
 
-TEST(CombineTypes, AnyStridesAndOutputTypes) {
+TEST(Combine, AnyStridesAndOutputTypes) {
   Random random(1);
   HostTensor outs = HostTensor(DType::kFloat32, {4, 5, 300}, {1, 1200, 4}).fill_normal(random);
   HostTensor lses = HostTensor(DType::kFloat32, {4, 5}, {5, 1}).fill_normal(random, 100, 30);
@@ -60,6 +60,40 @@ TEST(CombineTypes, AnyStridesAndOutputTypes) {
       }
     }
   }
+}
+
+TEST(Combine, RefusesEachWrongArgument) {
+  const HostTensor outs(DType::kFloat32, {2, 3, 4}), lses(DType::kFloat32, {2, 3});
+  const HostTensor out(DType::kFloat32, {3, 4}), lse(DType::kFloat32, {3});
+  const auto refused = [](const Status& status, const char* name) {
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message().rfind(std::string(name) + ":", 0), 0U) << status.message();
+    EXPECT_NE(status.message().find("allowed:"), std::string::npos) << status.message();
+  };
+  refused(combine(lses.view(), lses.view(), out.view()), "outs");
+  refused(combine(HostTensor(DType::kBFloat16, {2, 3, 4}).view(), lses.view(), out.view()), "outs");
+  refused(combine(outs.view(), HostTensor(DType::kFloat32, {3, 3}).view(), out.view()), "lses");
+  refused(combine(outs.view(), HostTensor(DType::kFloat64, {2, 3}).view(), out.view()), "lses");
+  refused(combine(outs.view(), lses.view(), HostTensor(DType::kFloat32, {4, 3}).view()), "out");
+  refused(combine(outs.view(), lses.view(), HostTensor(DType::kInt32, {3, 4}).view()), "out");
+  refused(combine(outs.view(), lses.view(), out.view(), HostTensor(DType::kFloat32, {4}).view()),
+          "lse");
+  refused(combine(outs.view(), lses.view(), out.view(), HostTensor(DType::kFloat64, {3}).view()),
+          "lse");
+  Tensor broken = out.view();
+  broken.strides[0] = 0;
+  refused(combine(outs.view(), lses.view(), broken), "out");
+  broken.strides[0] = -4;
+  refused(combine(outs.view(), lses.view(), broken), "out");
+  broken = out.view();
+  broken.data = nullptr;
+  refused(combine(outs.view(), lses.view(), broken), "out");
+  broken = out.view();
+  broken.device = Device::cuda(0);
+  refused(combine(outs.view(), lses.view(), broken), "out");
+  broken = lse.view();
+  broken.dims[0] = -3;
+  refused(combine(outs.view(), lses.view(), out.view(), broken), "lse");
 }
 
 }  // namespace

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Attention forward for Hopper (sm_90a): O = softmax(scale * Q K^T) V, and LSE.
+//
+// One CTA takes tiles of kWarpgroups * 64 query rows of one head, one tile after another. A producer
+// warp copies Q, K and V to shared memory; each consumer warpgroup owns 64 rows and walks the keys
+// from the last tile to the first, S and P and O in registers:
+//
+//   consumer 0:  [Q K(n)] softmax(n) [P V(n), Q K(n-1)] softmax(n-1) [P V(n-1), Q K(n-2)] ...
+//   consumer 1:      ...  [P V(n), Q K(n-1)] softmax(n-1) ...
+//
+// Within a warpgroup products and softmax alternate; across warpgroups they overlap: while one is
+// in its softmax, another's products keep the tensor cores busy.
+//
+// Glossary: tile = rows of Q or keys handled at once; stage = one buffer of a ring; S = scores,
+// P = probabilities before division by l, l = sum of P, reference = what stands for the maximum (see
+// attention/softmax.cuh); LSE = log of the sum of exp of the row's scaled scores.
+#pragma once
+
+#include "attention/mask.cuh"
+#include "attention/schedule.cuh"
+#include "attention/softmax.cuh"
+#include "ptx/math.cuh"
+#include "ptx/sync.cuh"
+#include "ptx/tma.cuh"
+#include "ptx/wgmma.cuh"
+#include "tile/pipeline.cuh"
+#include "tile/shared_tile.cuh"
+
+namespace fa4::sm90 {
+
+/// What is fixed when a kernel is compiled. The host's ForwardConfig names the same things.
+struct ForwardConfig {
+  int dim_qk;            ///< Multiple of 16.
+  int dim_v;             ///< Multiple of 16.
+  int tile_keys;         ///< Multiple of 16.
+  int warpgroups;        ///< Consumers.
+  int stages;            ///< Of the ring of K and V tiles.
+  int consumer_registers;
+  int producer_registers;
+  bool left;             ///< The band has a left side.
+  bool right;            ///< The band has a right side (causal has).
+  bool own_output;       ///< O has its own shared memory, so that the next Q can land early.
+  int order;             ///< Order of warpgroups: see Order.
+  int polynomial_share;  ///< Sixteenths of the exponentials taken by the polynomial.
+};
+
+/// What a warpgroup waits its turn for.
+enum Order { kOrderNone = 0, kOrderProducts = 1, kOrderSoftmax = 2 };
+
+/// The roles of a CTA's warpgroups: the producer is the last one.
+enum class Role { kConsumer, kProducer };
+
+struct ForwardParams {
+  TensorMap q, k, v, o;  ///< [b, h, s, d] as (d, s, h, b); boxes of 64 columns.
+  float* lse;            ///< [b, h, s_q] or null
+  i64 lse_batch, lse_head;
+  i32 rows_q;
+  i32 rows_k;
+  i32 group;      ///< Query heads a key head.
+  i32 diagonal;   ///< Row i stands at key i + diagonal.
+  i32 left;
+  i32 right;
+  float scale;    ///< scale * log2(e)
+  float hidden;   ///< What a hidden score is set to: -inf once scaled.
+  ScheduleParams schedule;
+};
+
+constexpr int kRowsPerWarpgroup = 64;
+constexpr float kLn2 = 0.693147180559945309f;
+
+/// Named barriers. 0 belongs to __syncthreads.
+constexpr int kBarrierOutput = 1;  ///< + warpgroup: O is in shared memory.
+constexpr int kBarrierTurn = 5;    ///< + warpgroup: its turn.
+
+template <ForwardConfig C>
+struct Shapes {
+  using QTile = SharedTile<kRowsPerWarpgroup, C.dim_qk>;
+  using KTile = SharedTile<C.tile_keys, C.dim_qk>;
+  using VTile = SharedTile<C.tile_keys, C.dim_v>;
+  using OTile = SharedTile<kRowsPerWarpgroup, C.dim_v>;
+  static constexpr int kTileRows = C.warpgroups * kRowsPerWarpgroup;
+  static constexpr int kThreads = (C.warpgroups + 1) * kWarpgroupThreads;
+  static constexpr int kScores = C.tile_keys / 2;  ///< Registers of S a thread.
+  static constexpr int kOutputs = C.dim_v / 2;
+};
+
+/// Tiles for O where there is room. Without, O goes where the warpgroup's Q was.
+template <class Tile, int kCount>
+struct OwnOutput {
+  Tile o[kCount];
+};
+template <class Tile>
+struct OwnOutput<Tile, 0> {};
+
+/// Everything in a CTA's shared memory.
+template <ForwardConfig C>
+struct Shared {
+  using S = Shapes<C>;
+  typename S::QTile q[C.warpgroups];
+  typename S::KTile k[C.stages];
+  typename S::VTile v[C.stages];
+  OwnOutput<typename S::OTile, C.own_output ? C.warpgroups : 0> own;
+  u64 q_full[C.warpgroups];
+  u64 q_empty[C.warpgroups];
+  RingBarriers<C.stages> k_ring;
+  RingBarriers<C.stages> v_ring;
+
+  __device__ typename S::OTile& output(int warpgroup) {
+    if constexpr (C.own_output) return own.o[warpgroup];
+    return reinterpret_cast<typename S::OTile&>(q[warpgroup]);
+  }
+};
+
+template <ForwardConfig C>
+using BandOf = Band<C.left, C.right>;
+
+/// Tiles of keys that some row of [first, last] sees: begin <= n < end.
+template <ForwardConfig C>
+__device__ inline KeyRange key_tiles(const BandOf<C>& band, i32 first, i32 last) {
+  const KeyRange keys = band.seen_by_any(first, last);
+  const i32 begin = keys.begin / C.tile_keys;
+  return {begin, max_of(begin, ceil_div(keys.end, C.tile_keys))};
+}
+
+template <ForwardConfig C>
+__device__ inline BandOf<C> band_of(const ForwardParams& p) {
+  return {p.rows_k, p.diagonal, p.left, p.right};
+}
+
+// ---- producer ----------------------------------------------------------------------------------
+
+template <class Tile>
+__device__ inline void load_tile(Tile& tile, const TensorMap& map, u64* barrier, i32 row, i32 head,
+                                 i32 batch) {
+#pragma unroll
+  for (int panel = 0; panel < Tile::kPanels; ++panel) {
+    ptx::tma_load_4d(tile.panel(panel), &map, barrier, panel * kPanelCols, row, head, batch);
+  }
+}
+
+/// One thread: keeps the ring of K and V full, and brings each warpgroup its rows of Q.
+template <ForwardConfig C>
+__device__ inline void produce(const ForwardParams& p, Shared<C>& shared) {
+  using S = Shapes<C>;
+  RingCursor<C.stages> at;
+  u32 q_parity = 1;
+  const BandOf<C> band = band_of<C>(p);
+  for (i32 index = blockIdx.x; index < p.schedule.tiles; index += gridDim.x) {
+    const TileIndex tile = tile_at(p.schedule, index);
+    const i32 row = tile.position * S::kTileRows;
+    const i32 head_k = tile.head / p.group;
+    const KeyRange tiles = key_tiles<C>(band, row, row + S::kTileRows - 1);
+    for (i32 n = tiles.end - 1; n >= tiles.begin; --n) {
+      u64* k_full = shared.k_ring.acquire(at, S::KTile::kBytes);
+      load_tile(shared.k[at.stage], p.k, k_full, n * C.tile_keys, head_k, tile.batch);
+      if (n == tiles.end - 1) {
+        for (int w = 0; w < C.warpgroups; ++w) {
+          ptx::mbarrier_wait(&shared.q_empty[w], q_parity);
+          ptx::mbarrier_arrive_expect(&shared.q_full[w], S::QTile::kBytes);
+          load_tile(shared.q[w], p.q, &shared.q_full[w], row + w * kRowsPerWarpgroup, tile.head,
+                    tile.batch);
+        }
+        q_parity ^= 1;
+      }
+      u64* v_full = shared.v_ring.acquire(at, S::VTile::kBytes);
+      load_tile(shared.v[at.stage], p.v, v_full, n * C.tile_keys, head_k, tile.batch);
+      at.advance();
+    }
+  }
+}
+
+// ---- consumer ----------------------------------------------------------------------------------
+
+/// S = Q K^T, issued, not awaited.
+template <class Element, ForwardConfig C, int kScores>
+__device__ inline void issue_scores(float (&scores)[kScores], u64 q, u64 k) {
+  using S = Shapes<C>;
+  ptx::pin(scores);
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int step = 0; step < C.dim_qk / 16; ++step) {
+    ptx::wgmma_shared<0>(Element{}, scores, q + step_k_major<typename S::QTile>(step),
+                         k + step_k_major<typename S::KTile>(step), step > 0);
+  }
+  ptx::wgmma_commit();
+}
+
+/// O += P V, issued, not awaited.
+template <class Element, ForwardConfig C, int kProbabilities, int kOutputs>
+__device__ inline void issue_output(float (&output)[kOutputs], u32 (&probabilities)[kProbabilities],
+                                    u64 v) {
+  ptx::pin(output);
+  ptx::pin(probabilities);
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int step = 0; step < C.tile_keys / 16; ++step) {
+    ptx::wgmma_registers<1>(Element{}, output, &probabilities[4 * step], v + step_mn_major(step),
+                            true);
+  }
+  ptx::wgmma_commit();
+}
+
+/// Divides O by l, writes it through shared memory, and LSE.
+template <class Element, ForwardConfig C, int kOutputs>
+__device__ inline void finish(const ForwardParams& p, Shared<C>& shared, SoftmaxRows& rows,
+                              float (&output)[kOutputs], const TileIndex& tile, int warpgroup,
+                              i32 first_row) {
+  const int thread = threadIdx.x % kWarpgroupThreads;
+  const int warp = thread / kWarpThreads, lane = thread % kWarpThreads;
+  float inverse[2];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float sum = sum_of_row(rows.sum[half]);
+    inverse[half] = sum == 0.0f ? 0.0f : 1.0f / sum;
+    const i32 row = first_row + warp * 16 + lane / 4 + 8 * half;
+    if (p.lse != nullptr && lane % 4 == 0 && row < p.rows_q) {
+      p.lse[tile.batch * p.lse_batch + tile.head * p.lse_head + row] =
+          sum == 0.0f ? -kInfinity : (rows.reference[half] + ptx::log2_approx(sum)) * kLn2;
+    }
+  }
+  if (thread == 0) ptx::bulk_wait_read();  // of this warpgroup's tile before
+  ptx::barrier_sync(kBarrierOutput + warpgroup, kWarpgroupThreads);
+  auto& staged = shared.output(warpgroup);
+#pragma unroll
+  for (int block = 0; block < C.dim_v / 16; ++block) {
+    const float* o = &output[8 * block];
+    void* row = staged.piece(warp * 16 + lane % 16, 2 * block + lane / 16);
+    ptx::store_matrix_x4(row, ptx::pack(Element{}, o[0] * inverse[0], o[1] * inverse[0]),
+                         ptx::pack(Element{}, o[2] * inverse[1], o[3] * inverse[1]),
+                         ptx::pack(Element{}, o[4] * inverse[0], o[5] * inverse[0]),
+                         ptx::pack(Element{}, o[6] * inverse[1], o[7] * inverse[1]));
+  }
+  ptx::fence_async_shared();
+  ptx::barrier_sync(kBarrierOutput + warpgroup, kWarpgroupThreads);
+  if (thread == 0) {
+#pragma unroll
+    for (int panel = 0; panel < staged.kPanels; ++panel) {
+      ptx::tma_store_4d(&p.o, staged.panel(panel), panel * kPanelCols, first_row, tile.head,
+                        tile.batch);
+    }
+    ptx::bulk_commit();
+    if constexpr (!C.own_output) ptx::bulk_wait_read();
+  }
+}
+
+/// Waits for this warpgroup's turn; every warpgroup takes one turn a tile of keys.
+template <ForwardConfig C, int kWhich>
+__device__ inline void begin_turn(int warpgroup) {
+  if constexpr (C.order == kWhich && kWhich != kOrderNone) {
+    ptx::barrier_sync(kBarrierTurn + warpgroup, 2 * kWarpgroupThreads);
+  }
+}
+template <ForwardConfig C, int kWhich>
+__device__ inline void end_turn(int warpgroup) {
+  if constexpr (C.order == kWhich && kWhich != kOrderNone) {
+    const int next = warpgroup + 1 == C.warpgroups ? 0 : warpgroup + 1;
+    ptx::barrier_arrive(kBarrierTurn + next, 2 * kWarpgroupThreads);
+  }
+}
+
+/// One consumer warpgroup: its 64 rows of each tile.
+template <class Element, ForwardConfig C>
+__device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int warpgroup) {
+  using S = Shapes<C>;
+  const int thread = threadIdx.x % kWarpgroupThreads;
+  const int warp = thread / kWarpThreads, lane = thread % kWarpThreads;
+  const bool leader = lane == 0;
+  const BandOf<C> band = band_of<C>(p);
+  const u64 q = descriptor_k_major(shared.q[warpgroup]);
+  RingCursor<C.stages> k_at, v_at;
+  u32 q_parity = 0;
+  if (warpgroup == C.warpgroups - 1) end_turn<C, C.order>(warpgroup);
+
+  for (i32 index = blockIdx.x; index < p.schedule.tiles; index += gridDim.x) {
+    const TileIndex tile = tile_at(p.schedule, index);
+    const i32 tile_row = tile.position * S::kTileRows;
+    const i32 first_row = tile_row + warpgroup * kRowsPerWarpgroup;
+    const i32 last_row = first_row + kRowsPerWarpgroup - 1;
+    const KeyRange tiles = key_tiles<C>(band, tile_row, tile_row + S::kTileRows - 1);
+    const KeyRange mine = key_tiles<C>(band, first_row, last_row);
+    const KeyRange whole = band.seen_by_all(first_row, last_row);
+
+    float output[S::kOutputs];
+#pragma unroll
+    for (int i = 0; i < S::kOutputs; ++i) output[i] = 0.0f;
+    SoftmaxRows rows;
+    if (tiles.begin < tiles.end) ptx::mbarrier_wait(&shared.q_full[warpgroup], q_parity);
+
+    // Tiles of keys that only other warpgroups' rows see are let go untouched.
+    auto skip = [&](i32 n) {
+      begin_turn<C, C.order>(warpgroup);
+      end_turn<C, C.order>(warpgroup);
+      shared.k_ring.wait(k_at);
+      shared.k_ring.release(k_at, leader);
+      shared.v_ring.wait(v_at);
+      shared.v_ring.release(v_at, leader);
+      k_at.advance();
+      v_at.advance();
+    };
+    i32 n = tiles.end - 1;
+    for (; n >= max_of(mine.end, tiles.begin); --n) skip(n);
+
+    if (mine.begin < mine.end) {
+      float scores[S::kScores];
+      u32 probabilities[S::kScores / 2];
+      shared.k_ring.wait(k_at);
+      issue_scores<Element, C>(scores, q, descriptor_k_major(shared.k[k_at.stage]));
+      ptx::wgmma_wait<0>();
+      ptx::pin(scores);
+      shared.k_ring.release(k_at, leader);
+      k_at.advance();
+      for (;;) {
+        if (n * C.tile_keys < whole.begin || (n + 1) * C.tile_keys > whole.end) {
+          apply_band(scores, band, first_row + warp * 16 + lane / 4,
+                     n * C.tile_keys + lane % 4 * 2, p.hidden);
+        }
+        begin_turn<C, kOrderSoftmax>(warpgroup);
+        softmax_step<Element, C.polynomial_share>(scores, p.scale, rows, probabilities, output);
+        end_turn<C, kOrderSoftmax>(warpgroup);
+        const bool last = --n < mine.begin;
+        begin_turn<C, kOrderProducts>(warpgroup);
+        shared.v_ring.wait(v_at);
+        issue_output<Element, C>(output, probabilities, descriptor_mn_major(shared.v[v_at.stage]));
+        if (last) {
+          end_turn<C, kOrderProducts>(warpgroup);
+          if constexpr (C.own_output) {
+            if (leader) ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
+          }
+          ptx::wgmma_wait<0>();
+          ptx::pin(output);
+          break;
+        }
+        shared.k_ring.wait(k_at);
+        issue_scores<Element, C>(scores, q, descriptor_k_major(shared.k[k_at.stage]));
+        end_turn<C, kOrderProducts>(warpgroup);
+        ptx::wgmma_wait<0>();
+        ptx::pin(scores);
+        ptx::pin(output);
+        shared.v_ring.release(v_at, leader);
+        v_at.advance();
+        shared.k_ring.release(k_at, leader);
+        k_at.advance();
+      }
+      shared.v_ring.release(v_at, leader);
+      v_at.advance();
+    } else if (C.own_output && leader && tiles.begin < tiles.end) {
+      ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
+    }
+    for (; n >= tiles.begin; --n) skip(n);
+
+    finish<Element, C>(p, shared, rows, output, tile, warpgroup, first_row);
+    if (tiles.begin < tiles.end) {
+      q_parity ^= 1;
+      if constexpr (!C.own_output) {
+        if (thread == 0) ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
+      }
+    }
+  }
+  if (thread == 0) ptx::bulk_wait();
+}
+
+// ---- entry -------------------------------------------------------------------------------------
+
+template <class Element, ForwardConfig C>
+__device__ inline void forward(const ForwardParams& p) {
+  extern __shared__ __align__(1024) u8 storage[];
+  Shared<C>& shared = *reinterpret_cast<Shared<C>*>(storage);
+  const int warpgroup = ptx::broadcast(threadIdx.x / kWarpgroupThreads, 0);
+  const Role role = warpgroup == C.warpgroups ? Role::kProducer : Role::kConsumer;
+
+  if (threadIdx.x == 0) {
+    for (int w = 0; w < C.warpgroups; ++w) {
+      ptx::mbarrier_init(&shared.q_full[w], 1);
+      ptx::mbarrier_init(&shared.q_empty[w], C.own_output ? 4 : 1);
+    }
+    shared.k_ring.init(4 * C.warpgroups);
+    shared.v_ring.init(4 * C.warpgroups);
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();
+
+  if (role == Role::kProducer) {
+    ptx::registers_give<C.producer_registers>();
+    if (threadIdx.x == C.warpgroups * kWarpgroupThreads) produce<C>(p, shared);
+  } else {
+    ptx::registers_take<C.consumer_registers>();
+    consume<Element, C>(p, shared, warpgroup);
+  }
+}
+
+}  // namespace fa4::sm90

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A ring of buffers between one producer and several consumers.
+#pragma once
+
+#include "ptx/sync.cuh"
+
+namespace fa4 {
+
+/// Where one side of a ring stands: a stage, and how often it has gone around (its parity).
+template <int kStages>
+struct RingCursor {
+  u32 stage = 0;
+  u32 parity = 0;
+
+  __device__ void advance() {
+    if (++stage == kStages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+/// A ring's barriers. `full` completes when the copies into a stage have landed; `empty` when every
+/// consumer warp has let go of it.
+template <int kStages>
+struct RingBarriers {
+  u64 full[kStages];
+  u64 empty[kStages];
+
+  __device__ void init(int consumer_warps) {
+    for (int i = 0; i < kStages; ++i) {
+      ptx::mbarrier_init(&full[i], 1);
+      ptx::mbarrier_init(&empty[i], consumer_warps);
+    }
+  }
+  /// Producer: waits for a free stage (the first time around there is nothing to wait for) and
+  /// announces what will be copied into it.
+  __device__ u64* acquire(const RingCursor<kStages>& at, u32 bytes) {
+    ptx::mbarrier_wait(&empty[at.stage], at.parity ^ 1);
+    ptx::mbarrier_arrive_expect(&full[at.stage], bytes);
+    return &full[at.stage];
+  }
+  /// Consumer: waits for the stage's data.
+  __device__ void wait(const RingCursor<kStages>& at) {
+    ptx::mbarrier_wait(&full[at.stage], at.parity);
+  }
+  /// Consumer warp: lets go of the stage. One lane arrives.
+  __device__ void release(const RingCursor<kStages>& at, bool leader) {
+    if (leader) ptx::mbarrier_arrive(&empty[at.stage]);
+  }
+};
+
+}  // namespace fa4

@@ -69,6 +69,14 @@ __device__ inline u32 pack(Fp16, float low, float high) {
   return y;
 }
 
+// 9.7.14.5.15 ldmatrix.x4: four 8x8 matrices; lane i gives the address of row i % 8 of matrix i / 8
+__device__ inline void load_matrix_x4(const void* row, u32* a) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
 // 9.7.14.5.16 stmatrix.x4: four 8x8 matrices of 16-bit elements; lane i gives the address of row
 // i % 8 of matrix i / 8
 __device__ inline void store_matrix_x4(void* row, u32 a, u32 b, u32 c, u32 d) {

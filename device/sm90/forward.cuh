@@ -41,6 +41,8 @@ struct ForwardConfig {
   bool right;            ///< The band has a right side (causal has).
   bool own_output;       ///< O has its own shared memory, so that the next Q can land early.
   int order;             ///< Order of warpgroups: see Order.
+  int cluster;           ///< CTAs that share K and V: 1 or 2.
+  bool q_registers;      ///< Q stays in registers: less shared memory traffic, more registers.
   int polynomial_share;  ///< Sixteenths of the exponentials taken by the polynomial.
 };
 
@@ -79,6 +81,7 @@ struct Shapes {
   using VTile = SharedTile<C.tile_keys, C.dim_v>;
   using OTile = SharedTile<kRowsPerWarpgroup, C.dim_v>;
   static constexpr int kTileRows = C.warpgroups * kRowsPerWarpgroup;
+  static constexpr int kClusterRows = C.cluster * kTileRows;
   static constexpr int kThreads = (C.warpgroups + 1) * kWarpgroupThreads;
   static constexpr int kScores = C.tile_keys / 2;  ///< Registers of S a thread.
   static constexpr int kOutputs = C.dim_v / 2;
@@ -122,10 +125,31 @@ __device__ inline KeyRange key_tiles(const BandOf<C>& band, i32 first, i32 last)
   return {begin, max_of(begin, ceil_div(keys.end, C.tile_keys))};
 }
 
+/// What a warpgroup, a CTA and its cluster have to do for one tile.
+struct Work {
+  TileIndex tile;
+  i32 first_row;   ///< Of the cluster.
+  KeyRange tiles;  ///< Tiles of keys that the cluster walks.
+};
+
+template <ForwardConfig C>
+__device__ inline Work work_at(const ForwardParams& p, const BandOf<C>& band, i32 index) {
+  Work work;
+  work.tile = tile_at(p.schedule, index);
+  work.first_row = work.tile.position * Shapes<C>::kClusterRows;
+  work.tiles = key_tiles<C>(band, work.first_row,
+                            min_of(work.first_row + Shapes<C>::kClusterRows, p.rows_q) - 1);
+  return work;
+}
+
 template <ForwardConfig C>
 __device__ inline BandOf<C> band_of(const ForwardParams& p) {
   return {p.rows_k, p.diagonal, p.left, p.right};
 }
+
+/// The same value, told to the compiler to be one for the warp: it then stays in uniform registers.
+__device__ inline i32 uniform(i32 x) { return __shfl_sync(0xffffffff, x, 0); }
+__device__ inline KeyRange uniform(KeyRange x) { return {uniform(x.begin), uniform(x.end)}; }
 
 // ---- producer ----------------------------------------------------------------------------------
 
@@ -138,6 +162,22 @@ __device__ inline void load_tile(Tile& tile, const TensorMap& map, u64* barrier,
   }
 }
 
+/// One tile of K or V. In a cluster each CTA brings its part of the rows to all.
+template <int kCluster, class Tile>
+__device__ inline void load_shared_tile(Tile& tile, const TensorMap& map, u64* barrier, i32 row,
+                                        i32 head, i32 batch) {
+  if constexpr (kCluster == 1) {
+    load_tile(tile, map, barrier, row, head, batch);
+  } else {
+    const i32 part = ptx::cluster_rank() * (Tile::kRows / kCluster);
+#pragma unroll
+    for (int panel = 0; panel < Tile::kPanels; ++panel) {
+      ptx::tma_load_4d_multicast(tile.panel(panel) + part * kPanelCols, &map, barrier,
+                                 (1 << kCluster) - 1, panel * kPanelCols, row + part, head, batch);
+    }
+  }
+}
+
 /// One thread: keeps the ring of K and V full, and brings each warpgroup its rows of Q.
 template <ForwardConfig C>
 __device__ inline void produce(const ForwardParams& p, Shared<C>& shared) {
@@ -145,25 +185,26 @@ __device__ inline void produce(const ForwardParams& p, Shared<C>& shared) {
   RingCursor<C.stages> at;
   u32 q_parity = 1;
   const BandOf<C> band = band_of<C>(p);
-  for (i32 index = blockIdx.x; index < p.schedule.tiles; index += gridDim.x) {
-    const TileIndex tile = tile_at(p.schedule, index);
-    const i32 row = tile.position * S::kTileRows;
-    const i32 head_k = tile.head / p.group;
-    const KeyRange tiles = key_tiles<C>(band, row, row + S::kTileRows - 1);
-    for (i32 n = tiles.end - 1; n >= tiles.begin; --n) {
+  const i32 rank = C.cluster > 1 ? ptx::cluster_rank() : 0;
+  for (i32 index = blockIdx.x / C.cluster; index < p.schedule.tiles;
+       index += gridDim.x / C.cluster) {
+    const Work work = work_at<C>(p, band, index);
+    const i32 head = work.tile.head, batch = work.tile.batch;
+    const i32 head_k = head / p.group;
+    for (i32 n = work.tiles.end - 1; n >= work.tiles.begin; --n) {
       u64* k_full = shared.k_ring.acquire(at, S::KTile::kBytes);
-      load_tile(shared.k[at.stage], p.k, k_full, n * C.tile_keys, head_k, tile.batch);
-      if (n == tiles.end - 1) {
+      load_shared_tile<C.cluster>(shared.k[at.stage], p.k, k_full, n * C.tile_keys, head_k, batch);
+      if (n == work.tiles.end - 1) {
+        const i32 row = work.first_row + rank * S::kTileRows;
         for (int w = 0; w < C.warpgroups; ++w) {
           ptx::mbarrier_wait(&shared.q_empty[w], q_parity);
           ptx::mbarrier_arrive_expect(&shared.q_full[w], S::QTile::kBytes);
-          load_tile(shared.q[w], p.q, &shared.q_full[w], row + w * kRowsPerWarpgroup, tile.head,
-                    tile.batch);
+          load_tile(shared.q[w], p.q, &shared.q_full[w], row + w * kRowsPerWarpgroup, head, batch);
         }
         q_parity ^= 1;
       }
       u64* v_full = shared.v_ring.acquire(at, S::VTile::kBytes);
-      load_tile(shared.v[at.stage], p.v, v_full, n * C.tile_keys, head_k, tile.batch);
+      load_shared_tile<C.cluster>(shared.v[at.stage], p.v, v_full, n * C.tile_keys, head_k, batch);
       at.advance();
     }
   }
@@ -171,16 +212,41 @@ __device__ inline void produce(const ForwardParams& p, Shared<C>& shared) {
 
 // ---- consumer ----------------------------------------------------------------------------------
 
+/// A warpgroup's Q as the first operand of Q K^T: a descriptor, or registers.
+template <ForwardConfig C>
+struct QOperand {
+  u64 descriptor;
+  u32 registers[C.q_registers ? C.dim_qk / 4 : 1];
+
+  __device__ void load(typename Shapes<C>::QTile& tile) {
+    if constexpr (C.q_registers) {
+      const int warp = threadIdx.x % kWarpgroupThreads / kWarpThreads;
+      const int lane = threadIdx.x % kWarpThreads;
+#pragma unroll
+      for (int step = 0; step < C.dim_qk / 16; ++step) {
+        ptx::load_matrix_x4(tile.piece(warp * 16 + lane % 16, 2 * step + lane / 16),
+                            &registers[4 * step]);
+      }
+    }
+  }
+};
+
 /// S = Q K^T, issued, not awaited.
 template <class Element, ForwardConfig C, int kScores>
-__device__ inline void issue_scores(float (&scores)[kScores], u64 q, u64 k) {
+__device__ inline void issue_scores(float (&scores)[kScores], QOperand<C>& q, u64 k) {
   using S = Shapes<C>;
   ptx::pin(scores);
+  if constexpr (C.q_registers) ptx::pin(q.registers);
   ptx::wgmma_fence();
 #pragma unroll
   for (int step = 0; step < C.dim_qk / 16; ++step) {
-    ptx::wgmma_shared<0>(Element{}, scores, q + step_k_major<typename S::QTile>(step),
-                         k + step_k_major<typename S::KTile>(step), step > 0);
+    const u64 k_step = k + step_k_major<typename S::KTile>(step);
+    if constexpr (C.q_registers) {
+      ptx::wgmma_registers<0>(Element{}, scores, &q.registers[4 * step], k_step, step > 0);
+    } else {
+      ptx::wgmma_shared<0>(Element{}, scores,
+                           q.descriptor + step_k_major<typename S::QTile>(step), k_step, step > 0);
+    }
   }
   ptx::wgmma_commit();
 }
@@ -266,34 +332,41 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
   const int warp = thread / kWarpThreads, lane = thread % kWarpThreads;
   const bool leader = lane == 0;
   const BandOf<C> band = band_of<C>(p);
-  const u64 q = descriptor_k_major(shared.q[warpgroup]);
+  const i32 rank = C.cluster > 1 ? ptx::cluster_rank() : 0;
+  QOperand<C> q;
+  q.descriptor = descriptor_k_major(shared.q[warpgroup]);
   RingCursor<C.stages> k_at, v_at;
   u32 q_parity = 0;
   if (warpgroup == C.warpgroups - 1) end_turn<C, C.order>(warpgroup);
 
-  for (i32 index = blockIdx.x; index < p.schedule.tiles; index += gridDim.x) {
-    const TileIndex tile = tile_at(p.schedule, index);
-    const i32 tile_row = tile.position * S::kTileRows;
-    const i32 first_row = tile_row + warpgroup * kRowsPerWarpgroup;
-    const i32 last_row = first_row + kRowsPerWarpgroup - 1;
-    const KeyRange tiles = key_tiles<C>(band, tile_row, tile_row + S::kTileRows - 1);
-    const KeyRange mine = key_tiles<C>(band, first_row, last_row);
+  for (i32 index = blockIdx.x / C.cluster; index < p.schedule.tiles;
+       index += gridDim.x / C.cluster) {
+    const Work work = work_at<C>(p, band, index);
+    const KeyRange tiles = work.tiles;
+    const i32 first_row =
+        work.first_row + rank * S::kTileRows + warpgroup * kRowsPerWarpgroup;
+    const i32 last_row = min_of(first_row + kRowsPerWarpgroup, p.rows_q) - 1;
+    const KeyRange mine = uniform(
+        first_row <= last_row ? key_tiles<C>(band, first_row, last_row) : KeyRange{0, 0});
     const KeyRange whole = band.seen_by_all(first_row, last_row);
 
     float output[S::kOutputs];
 #pragma unroll
     for (int i = 0; i < S::kOutputs; ++i) output[i] = 0.0f;
     SoftmaxRows rows;
-    if (tiles.begin < tiles.end) ptx::mbarrier_wait(&shared.q_full[warpgroup], q_parity);
+    if (tiles.begin < tiles.end) {
+      ptx::mbarrier_wait(&shared.q_full[warpgroup], q_parity);
+      q.load(shared.q[warpgroup]);
+    }
 
     // Tiles of keys that only other warpgroups' rows see are let go untouched.
     auto skip = [&](i32 n) {
       begin_turn<C, C.order>(warpgroup);
       end_turn<C, C.order>(warpgroup);
       shared.k_ring.wait(k_at);
-      shared.k_ring.release(k_at, leader);
+      shared.k_ring.template release<C.cluster>(k_at, lane);
       shared.v_ring.wait(v_at);
-      shared.v_ring.release(v_at, leader);
+      shared.v_ring.template release<C.cluster>(v_at, lane);
       k_at.advance();
       v_at.advance();
     };
@@ -307,7 +380,7 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
       issue_scores<Element, C>(scores, q, descriptor_k_major(shared.k[k_at.stage]));
       ptx::wgmma_wait<0>();
       ptx::pin(scores);
-      shared.k_ring.release(k_at, leader);
+      shared.k_ring.template release<C.cluster>(k_at, lane);
       k_at.advance();
       for (;;) {
         if (n * C.tile_keys < whole.begin || (n + 1) * C.tile_keys > whole.end) {
@@ -336,19 +409,19 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
         ptx::wgmma_wait<0>();
         ptx::pin(scores);
         ptx::pin(output);
-        shared.v_ring.release(v_at, leader);
+        shared.v_ring.template release<C.cluster>(v_at, lane);
         v_at.advance();
-        shared.k_ring.release(k_at, leader);
+        shared.k_ring.template release<C.cluster>(k_at, lane);
         k_at.advance();
       }
-      shared.v_ring.release(v_at, leader);
+      shared.v_ring.template release<C.cluster>(v_at, lane);
       v_at.advance();
     } else if (C.own_output && leader && tiles.begin < tiles.end) {
       ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
     }
     for (; n >= tiles.begin; --n) skip(n);
 
-    finish<Element, C>(p, shared, rows, output, tile, warpgroup, first_row);
+    finish<Element, C>(p, shared, rows, output, work.tile, warpgroup, first_row);
     if (tiles.begin < tiles.end) {
       q_parity ^= 1;
       if constexpr (!C.own_output) {
@@ -373,11 +446,15 @@ __device__ inline void forward(const ForwardParams& p) {
       ptx::mbarrier_init(&shared.q_full[w], 1);
       ptx::mbarrier_init(&shared.q_empty[w], C.own_output ? 4 : 1);
     }
-    shared.k_ring.init(4 * C.warpgroups);
-    shared.v_ring.init(4 * C.warpgroups);
+    shared.k_ring.init(4 * C.warpgroups * C.cluster);
+    shared.v_ring.init(4 * C.warpgroups * C.cluster);
     ptx::fence_mbarrier_init();
   }
-  __syncthreads();
+  if constexpr (C.cluster > 1) {
+    ptx::cluster_sync();
+  } else {
+    __syncthreads();
+  }
 
   if (role == Role::kProducer) {
     ptx::registers_give<C.producer_registers>();
@@ -385,6 +462,10 @@ __device__ inline void forward(const ForwardParams& p) {
   } else {
     ptx::registers_take<C.consumer_registers>();
     consume<Element, C>(p, shared, warpgroup);
+  }
+  if constexpr (C.cluster > 1) {
+    __syncwarp();
+    ptx::cluster_sync();  // the other CTA may still write here
   }
 }
 

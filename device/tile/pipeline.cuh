@@ -44,9 +44,14 @@ struct RingBarriers {
   __device__ void wait(const RingCursor<kStages>& at) {
     ptx::mbarrier_wait(&full[at.stage], at.parity);
   }
-  /// Consumer warp: lets go of the stage. One lane arrives.
-  __device__ void release(const RingCursor<kStages>& at, bool leader) {
-    if (leader) ptx::mbarrier_arrive(&empty[at.stage]);
+  /// Consumer warp: lets go of the stage. One lane arrives, for each CTA that fills it.
+  template <int kCluster>
+  __device__ void release(const RingCursor<kStages>& at, int lane) {
+    if constexpr (kCluster == 1) {
+      if (lane == 0) ptx::mbarrier_arrive(&empty[at.stage]);
+    } else {
+      if (lane < kCluster) ptx::mbarrier_arrive_cluster(&empty[at.stage], lane);
+    }
   }
 };
 

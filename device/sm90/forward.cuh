@@ -83,6 +83,11 @@ struct Shapes {
   static constexpr int kTileRows = C.warpgroups * kRowsPerWarpgroup;
   static constexpr int kClusterRows = C.cluster * kTileRows;
   static constexpr int kThreads = (C.warpgroups + 1) * kWarpgroupThreads;
+  /// Registers are handed out in eights, the same number to each thread at first; what warpgroups
+  /// take later must come from what the CTA got then, or the last one waits for ever.
+  static constexpr int kRegistersAtLaunch = 65536 / kThreads / 8 * 8;
+  static_assert(C.warpgroups * C.consumer_registers + C.producer_registers <=
+                (C.warpgroups + 1) * kRegistersAtLaunch);
   static constexpr int kScores = C.tile_keys / 2;  ///< Registers of S a thread.
   static constexpr int kOutputs = C.dim_v / 2;
 };
@@ -383,6 +388,8 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
       shared.k_ring.template release<C.cluster>(k_at, lane);
       k_at.advance();
       for (;;) {
+        const bool v_ready = shared.v_ring.peek(v_at);
+        const bool k_ready = shared.k_ring.peek(k_at);
         if (n * C.tile_keys < whole.begin || (n + 1) * C.tile_keys > whole.end) {
           apply_band(scores, band, first_row + warp * 16 + lane / 4,
                      n * C.tile_keys + lane % 4 * 2, p.hidden);
@@ -392,7 +399,7 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
         end_turn<C, kOrderSoftmax>(warpgroup);
         const bool last = --n < mine.begin;
         begin_turn<C, kOrderProducts>(warpgroup);
-        shared.v_ring.wait(v_at);
+        shared.v_ring.wait(v_at, v_ready);
         issue_output<Element, C>(output, probabilities, descriptor_mn_major(shared.v[v_at.stage]));
         if (last) {
           end_turn<C, kOrderProducts>(warpgroup);
@@ -403,7 +410,7 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
           ptx::pin(output);
           break;
         }
-        shared.k_ring.wait(k_at);
+        shared.k_ring.wait(k_at, k_ready);
         issue_scores<Element, C>(scores, q, descriptor_k_major(shared.k[k_at.stage]));
         end_turn<C, kOrderProducts>(warpgroup);
         ptx::wgmma_wait<0>();

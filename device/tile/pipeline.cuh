@@ -44,6 +44,14 @@ struct RingBarriers {
   __device__ void wait(const RingCursor<kStages>& at) {
     ptx::mbarrier_wait(&full[at.stage], at.parity);
   }
+  /// Consumer: asks early whether the data is there, so that the answer's latency hides under other
+  /// work; wait() with the answer later.
+  __device__ bool peek(const RingCursor<kStages>& at) {
+    return ptx::mbarrier_try_wait(&full[at.stage], at.parity);
+  }
+  __device__ void wait(const RingCursor<kStages>& at, bool peeked) {
+    if (!peeked) wait(at);
+  }
   /// Consumer warp: lets go of the stage. One lane arrives, for each CTA that fills it.
   template <int kCluster>
   __device__ void release(const RingCursor<kStages>& at, int lane) {

@@ -43,6 +43,21 @@ __device__ inline bool mbarrier_try_wait(u64* barrier, u32 parity) {
   return done != 0;
 }
 
+// 9.7.13.15.16 mbarrier.test_wait: whether the phase of this parity has completed, without waiting
+__device__ inline bool mbarrier_test_wait(u64* barrier, u32 parity) {
+  u32 done;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}"
+      : "=r"(done)
+      : "r"(shared_address(barrier)), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
 /// Waits until the phase of this parity has completed.
 __device__ inline void mbarrier_wait(u64* barrier, u32 parity) {
   while (!mbarrier_try_wait(barrier, parity)) {

@@ -43,6 +43,7 @@ struct ForwardConfig {
   int order;             ///< Order of warpgroups: see Order.
   int cluster;           ///< CTAs that share K and V: 1 or 2.
   bool q_registers;      ///< Q stays in registers: less shared memory traffic, more registers.
+  int halves;            ///< Parts that a tile of keys is walked in: 1 or 2, see consume().
   int polynomial_share;  ///< Sixteenths of the exponentials taken by the polynomial.
 };
 
@@ -88,7 +89,7 @@ struct Shapes {
   static constexpr int kRegistersAtLaunch = 65536 / kThreads / 8 * 8;
   static_assert(C.warpgroups * C.consumer_registers + C.producer_registers <=
                 (C.warpgroups + 1) * kRegistersAtLaunch);
-  static constexpr int kScores = C.tile_keys / 2;  ///< Registers of S a thread.
+  static constexpr int kScores = C.tile_keys / C.halves / 2;  ///< Registers of S a thread.
   static constexpr int kOutputs = C.dim_v / 2;
 };
 
@@ -240,6 +241,7 @@ struct QOperand {
 template <class Element, ForwardConfig C, int kScores>
 __device__ inline void issue_scores(float (&scores)[kScores], QOperand<C>& q, u64 k) {
   using S = Shapes<C>;
+  static_assert(kScores == S::kScores);
   ptx::pin(scores);
   if constexpr (C.q_registers) ptx::pin(q.registers);
   ptx::wgmma_fence();
@@ -264,7 +266,7 @@ __device__ inline void issue_output(float (&output)[kOutputs], u32 (&probabiliti
   ptx::pin(probabilities);
   ptx::wgmma_fence();
 #pragma unroll
-  for (int step = 0; step < C.tile_keys / 16; ++step) {
+  for (int step = 0; step < kProbabilities / 4; ++step) {
     ptx::wgmma_registers<1>(Element{}, output, &probabilities[4 * step], v + step_mn_major(step),
                             true);
   }
@@ -366,8 +368,10 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
 
     // Tiles of keys that only other warpgroups' rows see are let go untouched.
     auto skip = [&](i32 n) {
-      begin_turn<C, C.order>(warpgroup);
-      end_turn<C, C.order>(warpgroup);
+      for (int turn = 0; turn < C.halves; ++turn) {
+        begin_turn<C, C.order>(warpgroup);
+        end_turn<C, C.order>(warpgroup);
+      }
       shared.k_ring.wait(k_at);
       shared.k_ring.template release<C.cluster>(k_at, lane);
       shared.v_ring.wait(v_at);
@@ -379,50 +383,123 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
     for (; n >= max_of(mine.end, tiles.begin); --n) skip(n);
 
     if (mine.begin < mine.end) {
-      float scores[S::kScores];
-      u32 probabilities[S::kScores / 2];
-      shared.k_ring.wait(k_at);
-      issue_scores<Element, C>(scores, q, descriptor_k_major(shared.k[k_at.stage]));
-      ptx::wgmma_wait<0>();
-      ptx::pin(scores);
-      shared.k_ring.template release<C.cluster>(k_at, lane);
-      k_at.advance();
-      for (;;) {
-        const bool v_ready = shared.v_ring.peek(v_at);
-        const bool k_ready = shared.k_ring.peek(k_at);
-        if (n * C.tile_keys < whole.begin || (n + 1) * C.tile_keys > whole.end) {
-          apply_band(scores, band, first_row + warp * 16 + lane / 4,
-                     n * C.tile_keys + lane % 4 * 2, p.hidden);
-        }
-        begin_turn<C, kOrderSoftmax>(warpgroup);
-        softmax_step<Element, C.polynomial_share>(scores, p.scale, rows, probabilities, output);
-        end_turn<C, kOrderSoftmax>(warpgroup);
-        const bool last = --n < mine.begin;
-        begin_turn<C, kOrderProducts>(warpgroup);
-        shared.v_ring.wait(v_at, v_ready);
-        issue_output<Element, C>(output, probabilities, descriptor_mn_major(shared.v[v_at.stage]));
-        if (last) {
-          end_turn<C, kOrderProducts>(warpgroup);
-          if constexpr (C.own_output) {
-            if (leader) ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
-          }
-          ptx::wgmma_wait<0>();
-          ptx::pin(output);
-          break;
-        }
-        shared.k_ring.wait(k_at, k_ready);
+      if constexpr (C.halves == 1) {
+        float scores[S::kScores];
+        u32 probabilities[S::kScores / 2];
+        shared.k_ring.wait(k_at);
         issue_scores<Element, C>(scores, q, descriptor_k_major(shared.k[k_at.stage]));
-        end_turn<C, kOrderProducts>(warpgroup);
         ptx::wgmma_wait<0>();
         ptx::pin(scores);
-        ptx::pin(output);
-        shared.v_ring.template release<C.cluster>(v_at, lane);
-        v_at.advance();
         shared.k_ring.template release<C.cluster>(k_at, lane);
         k_at.advance();
+        for (;;) {
+          const bool v_ready = shared.v_ring.peek(v_at);
+          const bool k_ready = shared.k_ring.peek(k_at);
+          if (n * C.tile_keys < whole.begin || (n + 1) * C.tile_keys > whole.end) {
+            apply_band(scores, band, first_row + warp * 16 + lane / 4,
+                       n * C.tile_keys + lane % 4 * 2, p.hidden);
+          }
+          begin_turn<C, kOrderSoftmax>(warpgroup);
+          const Raise raise =
+              softmax_step<Element, C.polynomial_share>(scores, p.scale, rows, probabilities);
+          rescale(output, raise);
+          end_turn<C, kOrderSoftmax>(warpgroup);
+          const bool last = --n < mine.begin;
+          begin_turn<C, kOrderProducts>(warpgroup);
+          shared.v_ring.wait(v_at, v_ready);
+          issue_output<Element, C>(output, probabilities, descriptor_mn_major(shared.v[v_at.stage]));
+          if (last) {
+            end_turn<C, kOrderProducts>(warpgroup);
+            if constexpr (C.own_output) {
+              if (leader) ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
+            }
+            ptx::wgmma_wait<0>();
+            ptx::pin(output);
+            break;
+          }
+          shared.k_ring.wait(k_at, k_ready);
+          issue_scores<Element, C>(scores, q, descriptor_k_major(shared.k[k_at.stage]));
+          end_turn<C, kOrderProducts>(warpgroup);
+          ptx::wgmma_wait<0>();
+          ptx::pin(scores);
+          ptx::pin(output);
+          shared.v_ring.template release<C.cluster>(v_at, lane);
+          v_at.advance();
+          shared.k_ring.template release<C.cluster>(k_at, lane);
+          k_at.advance();
+        }
+        shared.v_ring.template release<C.cluster>(v_at, lane);
+        v_at.advance();
+      } else {
+        constexpr int kPartKeys = C.tile_keys / 2;
+        constexpr u64 kPartK = descriptor_field(kPartKeys * 128);
+        float scores[2][S::kScores];
+        u32 probabilities[2][S::kScores / 2];
+        shared.k_ring.wait(k_at);
+        issue_scores<Element, C>(scores[0], q, descriptor_k_major(shared.k[k_at.stage]));
+        issue_scores<Element, C>(scores[1], q, descriptor_k_major(shared.k[k_at.stage]) + kPartK);
+        ptx::wgmma_wait<0>();
+        ptx::pin(scores[0]);
+        ptx::pin(scores[1]);
+        shared.k_ring.template release<C.cluster>(k_at, lane);
+        k_at.advance();
+        RingCursor<C.stages> v_before = v_at, k_before = k_at;
+        bool first = true;
+        for (;;) {
+          const bool v_ready = shared.v_ring.peek(v_at);
+          const bool k_ready = shared.k_ring.peek(k_at);
+          const bool last = n - 1 < mine.begin;
+          const bool masked = n * C.tile_keys < whole.begin || (n + 1) * C.tile_keys > whole.end;
+          const u64 v = descriptor_mn_major(shared.v[v_at.stage]);
+          const u64 k = descriptor_k_major(shared.k[k_at.stage]);
+          auto softmax = [&](int part) {
+            if (masked) {
+              apply_band(scores[part], band, first_row + warp * 16 + lane / 4,
+                         n * C.tile_keys + part * kPartKeys + lane % 4 * 2, p.hidden);
+            }
+            begin_turn<C, kOrderSoftmax>(warpgroup);
+            const Raise raise = softmax_step<Element, C.polynomial_share>(
+                scores[part], p.scale, rows, probabilities[part]);
+            end_turn<C, kOrderSoftmax>(warpgroup);
+            ptx::wgmma_wait<0>();
+            ptx::pin(output);
+            ptx::pin(scores[1 - part]);
+            rescale(output, raise);
+          };
+          softmax(0);
+          if (!first) {
+            shared.v_ring.template release<C.cluster>(v_before, lane);
+            shared.k_ring.template release<C.cluster>(k_before, lane);
+          }
+          first = false;
+          v_before = v_at;
+          k_before = k_at;
+          shared.v_ring.wait(v_at, v_ready);
+          issue_output<Element, C>(output, probabilities[0], v);
+          v_at.advance();
+          if (last) {
+            softmax(1);
+            issue_output<Element, C>(output, probabilities[1], v + step_mn_major(kPartKeys / 16));
+            ptx::wgmma_wait<0>();
+            ptx::pin(output);
+            break;
+          }
+          shared.k_ring.wait(k_at, k_ready);
+          issue_scores<Element, C>(scores[0], q, k);
+          softmax(1);
+          issue_output<Element, C>(output, probabilities[1], v + step_mn_major(kPartKeys / 16));
+          issue_scores<Element, C>(scores[1], q, k + kPartK);
+          k_at.advance();
+          --n;
+        }
+        --n;
+        if constexpr (C.own_output) {
+          if (leader) ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
+        }
+        ptx::wgmma_wait<0>();
+        ptx::pin(output);
+        shared.v_ring.template release<C.cluster>(v_before, lane);
       }
-      shared.v_ring.template release<C.cluster>(v_at, lane);
-      v_at.advance();
     } else if (C.own_output && leader && tiles.begin < tiles.end) {
       ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
     }

@@ -47,7 +47,7 @@ struct RingBarriers {
   /// Consumer: asks early whether the data is there, so that the answer's latency hides under other
   /// work; wait() with the answer later.
   __device__ bool peek(const RingCursor<kStages>& at) {
-    return ptx::mbarrier_try_wait(&full[at.stage], at.parity);
+    return ptx::mbarrier_test_wait(&full[at.stage], at.parity);
   }
   __device__ void wait(const RingCursor<kStages>& at, bool peeked) {
     if (!peeked) wait(at);

@@ -56,16 +56,11 @@ __device__ inline void exponentiate(const float (&scores)[kCount], float scale,
   sum[1] = partial[1][0] + partial[1][1];
 }
 
-/// What a tile did to its rows' references: if `raised`, l was and O is to be multiplied.
-struct Raise {
-  bool raised = false;
-  float factor[2];
-};
-
-/// Moves each row's reference up to its maximum over this tile too, and rescales l.
-template <int kCount>
+/// Moves each row's reference up to its maximum over this tile too, and rescales l and O.
+template <int kCount, int kOutputs>
 __device__ inline void raise_reference(const float (&scores)[kCount], float scale,
-                                       SoftmaxRows& rows, float (&factor)[2]) {
+                                       SoftmaxRows& rows, float (&output)[kOutputs]) {
+  scale = ptx::opaque(scale);  // or the scaled scores are kept in registers, just in case
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     float top = rows.reference[half];
@@ -75,44 +70,37 @@ __device__ inline void raise_reference(const float (&scores)[kCount], float scal
       top = ptx::max(top, scores[4 * block + 2 * half + 1] * scale);
     }
     top = max_of_row(top);
-    factor[half] = top == -kInfinity ? 1.0f : ptx::exp2_approx(rows.reference[half] - top);
+    const float factor = top == -kInfinity ? 1.0f : ptx::exp2_approx(rows.reference[half] - top);
     rows.reference[half] = top;
-    rows.sum[half] *= factor[half];
+    rows.sum[half] *= factor;
+#pragma unroll
+    for (int block = 0; block < kOutputs / 4; ++block) {
+      output[4 * block + 2 * half] *= factor;
+      output[4 * block + 2 * half + 1] *= factor;
+    }
   }
 }
 
-/// One tile: scores become probabilities, and `rows` is kept in step. O is the caller's to rescale,
-/// when no product is writing it.
-template <class Element, int kShare, int kCount>
-__device__ inline Raise softmax_step(const float (&scores)[kCount], float scale, SoftmaxRows& rows,
-                                     u32 (&probabilities)[kCount / 2]) {
-  Raise raise;
+/// One tile: scores become probabilities; `rows` and `output` are kept in step. `raise` says that the
+/// reference surely is too low, as on a row's first tile.
+template <class Element, int kShare, int kCount, int kOutputs>
+__device__ inline void softmax_step(const float (&scores)[kCount], float scale, bool raise,
+                                    SoftmaxRows& rows, u32 (&probabilities)[kCount / 2],
+                                    float (&output)[kOutputs]) {
   float sum[2];
   float reference[2] = {rows.reference[0], rows.reference[1]};
-  for (;;) {
+  for (;; raise = true) {
+    if (raise) {
+      raise_reference(scores, scale, rows, output);
+      // A row that has seen no key yet has no finite reference; any will do.
+      reference[0] = rows.reference[0] == -kInfinity ? 0.0f : rows.reference[0];
+      reference[1] = rows.reference[1] == -kInfinity ? 0.0f : rows.reference[1];
+    }
     exponentiate<Element, kShare>(scores, scale, reference, probabilities, sum);
-    if (raise.raised || ptx::all_lanes(sum[0] <= kSumLimit && sum[1] <= kSumLimit)) break;
-    raise_reference(scores, scale, rows, raise.factor);
-    raise.raised = true;
-    // A row that has seen no key yet has no finite reference; any will do.
-    reference[0] = rows.reference[0] == -kInfinity ? 0.0f : rows.reference[0];
-    reference[1] = rows.reference[1] == -kInfinity ? 0.0f : rows.reference[1];
+    if (raise || ptx::all_lanes(sum[0] <= kSumLimit && sum[1] <= kSumLimit)) break;
   }
   rows.sum[0] += sum[0];
   rows.sum[1] += sum[1];
-  return raise;
-}
-
-template <int kOutputs>
-__device__ inline void rescale(float (&output)[kOutputs], const Raise& raise) {
-  if (!raise.raised) return;
-#pragma unroll
-  for (int block = 0; block < kOutputs / 4; ++block) {
-    output[4 * block + 0] *= raise.factor[0];
-    output[4 * block + 1] *= raise.factor[0];
-    output[4 * block + 2] *= raise.factor[1];
-    output[4 * block + 3] *= raise.factor[1];
-  }
 }
 
 }  // namespace fa4

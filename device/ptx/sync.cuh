@@ -64,33 +64,6 @@ __device__ inline void mbarrier_wait(u64* barrier, u32 parity) {
   }
 }
 
-// 9.7.13.15.13 mbarrier.arrive on the barrier at the same place in CTA `rank` of the cluster
-__device__ inline void mbarrier_arrive_cluster(u64* barrier, u32 rank) {
-  asm volatile(
-      "{\n"
-      ".reg .b32 remote;\n"
-      "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
-      "}" ::"r"(shared_address(barrier)),
-      "r"(rank)
-      : "memory");
-}
-
-// 9.7.13.3 barrier.cluster: all threads of all CTAs of the cluster
-__device__ inline void cluster_sync() {
-  asm volatile(
-      "barrier.cluster.arrive.release.aligned;\n"
-      "barrier.cluster.wait.acquire.aligned;" ::
-          : "memory");
-}
-
-// 10.24 %cluster_ctarank
-__device__ inline u32 cluster_rank() {
-  u32 rank;
-  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-
 // 9.7.13.4 fence.mbarrier_init: initialised barriers become visible to asynchronous copies
 __device__ inline void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");

@@ -22,17 +22,6 @@ __device__ inline void tma_load_4d(void* shared, const TensorMap* map, u64* barr
       : "memory");
 }
 
-// 9.7.9.27.1.2 cp.async.bulk.tensor: global to the same place in the shared memory of every CTA in
-// `ctas` (a bit each), completing on the barrier at the same place in each
-__device__ inline void tma_load_4d_multicast(void* shared, const TensorMap* map, u64* barrier,
-                                             u16 ctas, i32 c0, i32 c1, i32 c2, i32 c3) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-      ".multicast::cluster [%0], [%1, {%4, %5, %6, %7}], [%2], %3;" ::"r"(shared_address(shared)),
-      "l"(map), "r"(shared_address(barrier)), "h"(ctas), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
-      : "memory");
-}
-
 // 9.7.9.27.1.2 cp.async.bulk.tensor: shared to global, in the thread's current bulk group
 __device__ inline void tma_store_4d(const TensorMap* map, const void* shared, i32 c0, i32 c1,
                                     i32 c2, i32 c3) {

@@ -41,9 +41,7 @@ struct ForwardConfig {
   bool right;            ///< The band has a right side (causal has).
   bool own_output;       ///< O has its own shared memory, so that the next Q can land early.
   int order;             ///< Order of warpgroups: see Order.
-  int cluster;           ///< CTAs that share K and V: 1 or 2.
   bool q_registers;      ///< Q stays in registers: less shared memory traffic, more registers.
-  int halves;            ///< Parts that a tile of keys is walked in: 1 or 2, see consume().
   int polynomial_share;  ///< Sixteenths of the exponentials taken by the polynomial.
 };
 
@@ -82,14 +80,13 @@ struct Shapes {
   using VTile = SharedTile<C.tile_keys, C.dim_v>;
   using OTile = SharedTile<kRowsPerWarpgroup, C.dim_v>;
   static constexpr int kTileRows = C.warpgroups * kRowsPerWarpgroup;
-  static constexpr int kClusterRows = C.cluster * kTileRows;
   static constexpr int kThreads = (C.warpgroups + 1) * kWarpgroupThreads;
   /// Registers are handed out in eights, the same number to each thread at first; what warpgroups
   /// take later must come from what the CTA got then, or the last one waits for ever.
   static constexpr int kRegistersAtLaunch = 65536 / kThreads / 8 * 8;
   static_assert(C.warpgroups * C.consumer_registers + C.producer_registers <=
                 (C.warpgroups + 1) * kRegistersAtLaunch);
-  static constexpr int kScores = C.tile_keys / C.halves / 2;  ///< Registers of S a thread.
+  static constexpr int kScores = C.tile_keys / 2;  ///< Registers of S a thread.
   static constexpr int kOutputs = C.dim_v / 2;
 };
 
@@ -131,20 +128,20 @@ __device__ inline KeyRange key_tiles(const BandOf<C>& band, i32 first, i32 last)
   return {begin, max_of(begin, ceil_div(keys.end, C.tile_keys))};
 }
 
-/// What a warpgroup, a CTA and its cluster have to do for one tile.
+/// One tile of queries.
 struct Work {
   TileIndex tile;
-  i32 first_row;   ///< Of the cluster.
-  KeyRange tiles;  ///< Tiles of keys that the cluster walks.
+  i32 first_row;
+  KeyRange tiles;  ///< Tiles of keys that some of its rows see.
 };
 
 template <ForwardConfig C>
 __device__ inline Work work_at(const ForwardParams& p, const BandOf<C>& band, i32 index) {
   Work work;
   work.tile = tile_at(p.schedule, index);
-  work.first_row = work.tile.position * Shapes<C>::kClusterRows;
+  work.first_row = work.tile.position * Shapes<C>::kTileRows;
   work.tiles = key_tiles<C>(band, work.first_row,
-                            min_of(work.first_row + Shapes<C>::kClusterRows, p.rows_q) - 1);
+                            min_of(work.first_row + Shapes<C>::kTileRows, p.rows_q) - 1);
   return work;
 }
 
@@ -168,22 +165,6 @@ __device__ inline void load_tile(Tile& tile, const TensorMap& map, u64* barrier,
   }
 }
 
-/// One tile of K or V. In a cluster each CTA brings its part of the rows to all.
-template <int kCluster, class Tile>
-__device__ inline void load_shared_tile(Tile& tile, const TensorMap& map, u64* barrier, i32 row,
-                                        i32 head, i32 batch) {
-  if constexpr (kCluster == 1) {
-    load_tile(tile, map, barrier, row, head, batch);
-  } else {
-    const i32 part = ptx::cluster_rank() * (Tile::kRows / kCluster);
-#pragma unroll
-    for (int panel = 0; panel < Tile::kPanels; ++panel) {
-      ptx::tma_load_4d_multicast(tile.panel(panel) + part * kPanelCols, &map, barrier,
-                                 (1 << kCluster) - 1, panel * kPanelCols, row + part, head, batch);
-    }
-  }
-}
-
 /// One thread: keeps the ring of K and V full, and brings each warpgroup its rows of Q.
 template <ForwardConfig C>
 __device__ inline void produce(const ForwardParams& p, Shared<C>& shared) {
@@ -191,26 +172,23 @@ __device__ inline void produce(const ForwardParams& p, Shared<C>& shared) {
   RingCursor<C.stages> at;
   u32 q_parity = 1;
   const BandOf<C> band = band_of<C>(p);
-  const i32 rank = C.cluster > 1 ? ptx::cluster_rank() : 0;
-  for (i32 index = blockIdx.x / C.cluster; index < p.schedule.tiles;
-       index += gridDim.x / C.cluster) {
+  for (i32 index = blockIdx.x; index < p.schedule.tiles; index += gridDim.x) {
     const Work work = work_at<C>(p, band, index);
     const i32 head = work.tile.head, batch = work.tile.batch;
     const i32 head_k = head / p.group;
     for (i32 n = work.tiles.end - 1; n >= work.tiles.begin; --n) {
       u64* k_full = shared.k_ring.acquire(at, S::KTile::kBytes);
-      load_shared_tile<C.cluster>(shared.k[at.stage], p.k, k_full, n * C.tile_keys, head_k, batch);
+      load_tile(shared.k[at.stage], p.k, k_full, n * C.tile_keys, head_k, batch);
       if (n == work.tiles.end - 1) {
-        const i32 row = work.first_row + rank * S::kTileRows;
         for (int w = 0; w < C.warpgroups; ++w) {
           ptx::mbarrier_wait(&shared.q_empty[w], q_parity);
           ptx::mbarrier_arrive_expect(&shared.q_full[w], S::QTile::kBytes);
-          load_tile(shared.q[w], p.q, &shared.q_full[w], row + w * kRowsPerWarpgroup, head, batch);
+          load_tile(shared.q[w], p.q, &shared.q_full[w], work.first_row + w * kRowsPerWarpgroup, head, batch);
         }
         q_parity ^= 1;
       }
       u64* v_full = shared.v_ring.acquire(at, S::VTile::kBytes);
-      load_shared_tile<C.cluster>(shared.v[at.stage], p.v, v_full, n * C.tile_keys, head_k, batch);
+      load_tile(shared.v[at.stage], p.v, v_full, n * C.tile_keys, head_k, batch);
       at.advance();
     }
   }
@@ -339,19 +317,16 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
   const int warp = thread / kWarpThreads, lane = thread % kWarpThreads;
   const bool leader = lane == 0;
   const BandOf<C> band = band_of<C>(p);
-  const i32 rank = C.cluster > 1 ? ptx::cluster_rank() : 0;
   QOperand<C> q;
   q.descriptor = descriptor_k_major(shared.q[warpgroup]);
   RingCursor<C.stages> k_at, v_at;
   u32 q_parity = 0;
   if (warpgroup == C.warpgroups - 1) end_turn<C, C.order>(warpgroup);
 
-  for (i32 index = blockIdx.x / C.cluster; index < p.schedule.tiles;
-       index += gridDim.x / C.cluster) {
+  for (i32 index = blockIdx.x; index < p.schedule.tiles; index += gridDim.x) {
     const Work work = work_at<C>(p, band, index);
     const KeyRange tiles = work.tiles;
-    const i32 first_row =
-        work.first_row + rank * S::kTileRows + warpgroup * kRowsPerWarpgroup;
+    const i32 first_row = work.first_row + warpgroup * kRowsPerWarpgroup;
     const i32 last_row = min_of(first_row + kRowsPerWarpgroup, p.rows_q) - 1;
     const KeyRange mine = uniform(
         first_row <= last_row ? key_tiles<C>(band, first_row, last_row) : KeyRange{0, 0});
@@ -368,14 +343,12 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
 
     // Tiles of keys that only other warpgroups' rows see are let go untouched.
     auto skip = [&](i32 n) {
-      for (int turn = 0; turn < C.halves; ++turn) {
-        begin_turn<C, C.order>(warpgroup);
-        end_turn<C, C.order>(warpgroup);
-      }
+      begin_turn<C, C.order>(warpgroup);
+      end_turn<C, C.order>(warpgroup);
       shared.k_ring.wait(k_at);
-      shared.k_ring.template release<C.cluster>(k_at, lane);
+      shared.k_ring.release(k_at, lane);
       shared.v_ring.wait(v_at);
-      shared.v_ring.template release<C.cluster>(v_at, lane);
+      shared.v_ring.release(v_at, lane);
       k_at.advance();
       v_at.advance();
     };
@@ -383,123 +356,52 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
     for (; n >= max_of(mine.end, tiles.begin); --n) skip(n);
 
     if (mine.begin < mine.end) {
-      if constexpr (C.halves == 1) {
-        float scores[S::kScores];
-        u32 probabilities[S::kScores / 2];
-        shared.k_ring.wait(k_at);
+      float scores[S::kScores];
+      u32 probabilities[S::kScores / 2];
+      shared.k_ring.wait(k_at);
+      issue_scores<Element, C>(scores, q, descriptor_k_major(shared.k[k_at.stage]));
+      ptx::wgmma_wait<0>();
+      ptx::pin(scores);
+      shared.k_ring.release(k_at, lane);
+      k_at.advance();
+      for (bool first = true;; first = false) {
+        const bool v_ready = shared.v_ring.peek(v_at);
+        const bool k_ready = shared.k_ring.peek(k_at);
+        const bool masked = n * C.tile_keys < whole.begin || (n + 1) * C.tile_keys > whole.end;
+        if (masked) {
+          apply_band(scores, band, first_row + warp * 16 + lane / 4,
+                     n * C.tile_keys + lane % 4 * 2, p.hidden);
+        }
+        begin_turn<C, kOrderSoftmax>(warpgroup);
+        softmax_step<Element, C.polynomial_share>(scores, p.scale, first, rows, probabilities,
+                                                  output);
+        end_turn<C, kOrderSoftmax>(warpgroup);
+        const bool last = --n < mine.begin;
+        begin_turn<C, kOrderProducts>(warpgroup);
+        shared.v_ring.wait(v_at, v_ready);
+        issue_output<Element, C>(output, probabilities, descriptor_mn_major(shared.v[v_at.stage]));
+        if (last) {
+          end_turn<C, kOrderProducts>(warpgroup);
+          if constexpr (C.own_output) {
+            if (leader) ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
+          }
+          ptx::wgmma_wait<0>();
+          ptx::pin(output);
+          break;
+        }
+        shared.k_ring.wait(k_at, k_ready);
         issue_scores<Element, C>(scores, q, descriptor_k_major(shared.k[k_at.stage]));
+        end_turn<C, kOrderProducts>(warpgroup);
         ptx::wgmma_wait<0>();
         ptx::pin(scores);
-        shared.k_ring.template release<C.cluster>(k_at, lane);
-        k_at.advance();
-        for (;;) {
-          const bool v_ready = shared.v_ring.peek(v_at);
-          const bool k_ready = shared.k_ring.peek(k_at);
-          if (n * C.tile_keys < whole.begin || (n + 1) * C.tile_keys > whole.end) {
-            apply_band(scores, band, first_row + warp * 16 + lane / 4,
-                       n * C.tile_keys + lane % 4 * 2, p.hidden);
-          }
-          begin_turn<C, kOrderSoftmax>(warpgroup);
-          const Raise raise =
-              softmax_step<Element, C.polynomial_share>(scores, p.scale, rows, probabilities);
-          rescale(output, raise);
-          end_turn<C, kOrderSoftmax>(warpgroup);
-          const bool last = --n < mine.begin;
-          begin_turn<C, kOrderProducts>(warpgroup);
-          shared.v_ring.wait(v_at, v_ready);
-          issue_output<Element, C>(output, probabilities, descriptor_mn_major(shared.v[v_at.stage]));
-          if (last) {
-            end_turn<C, kOrderProducts>(warpgroup);
-            if constexpr (C.own_output) {
-              if (leader) ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
-            }
-            ptx::wgmma_wait<0>();
-            ptx::pin(output);
-            break;
-          }
-          shared.k_ring.wait(k_at, k_ready);
-          issue_scores<Element, C>(scores, q, descriptor_k_major(shared.k[k_at.stage]));
-          end_turn<C, kOrderProducts>(warpgroup);
-          ptx::wgmma_wait<0>();
-          ptx::pin(scores);
-          ptx::pin(output);
-          shared.v_ring.template release<C.cluster>(v_at, lane);
-          v_at.advance();
-          shared.k_ring.template release<C.cluster>(k_at, lane);
-          k_at.advance();
-        }
-        shared.v_ring.template release<C.cluster>(v_at, lane);
-        v_at.advance();
-      } else {
-        constexpr int kPartKeys = C.tile_keys / 2;
-        constexpr u64 kPartK = descriptor_field(kPartKeys * 128);
-        float scores[2][S::kScores];
-        u32 probabilities[2][S::kScores / 2];
-        shared.k_ring.wait(k_at);
-        issue_scores<Element, C>(scores[0], q, descriptor_k_major(shared.k[k_at.stage]));
-        issue_scores<Element, C>(scores[1], q, descriptor_k_major(shared.k[k_at.stage]) + kPartK);
-        ptx::wgmma_wait<0>();
-        ptx::pin(scores[0]);
-        ptx::pin(scores[1]);
-        shared.k_ring.template release<C.cluster>(k_at, lane);
-        k_at.advance();
-        RingCursor<C.stages> v_before = v_at, k_before = k_at;
-        bool first = true;
-        for (;;) {
-          const bool v_ready = shared.v_ring.peek(v_at);
-          const bool k_ready = shared.k_ring.peek(k_at);
-          const bool last = n - 1 < mine.begin;
-          const bool masked = n * C.tile_keys < whole.begin || (n + 1) * C.tile_keys > whole.end;
-          const u64 v = descriptor_mn_major(shared.v[v_at.stage]);
-          const u64 k = descriptor_k_major(shared.k[k_at.stage]);
-          auto softmax = [&](int part) {
-            if (masked) {
-              apply_band(scores[part], band, first_row + warp * 16 + lane / 4,
-                         n * C.tile_keys + part * kPartKeys + lane % 4 * 2, p.hidden);
-            }
-            begin_turn<C, kOrderSoftmax>(warpgroup);
-            const Raise raise = softmax_step<Element, C.polynomial_share>(
-                scores[part], p.scale, rows, probabilities[part]);
-            end_turn<C, kOrderSoftmax>(warpgroup);
-            ptx::wgmma_wait<0>();
-            ptx::pin(output);
-            ptx::pin(scores[1 - part]);
-            rescale(output, raise);
-          };
-          softmax(0);
-          if (!first) {
-            shared.v_ring.template release<C.cluster>(v_before, lane);
-            shared.k_ring.template release<C.cluster>(k_before, lane);
-          }
-          first = false;
-          v_before = v_at;
-          k_before = k_at;
-          shared.v_ring.wait(v_at, v_ready);
-          issue_output<Element, C>(output, probabilities[0], v);
-          v_at.advance();
-          if (last) {
-            softmax(1);
-            issue_output<Element, C>(output, probabilities[1], v + step_mn_major(kPartKeys / 16));
-            ptx::wgmma_wait<0>();
-            ptx::pin(output);
-            break;
-          }
-          shared.k_ring.wait(k_at, k_ready);
-          issue_scores<Element, C>(scores[0], q, k);
-          softmax(1);
-          issue_output<Element, C>(output, probabilities[1], v + step_mn_major(kPartKeys / 16));
-          issue_scores<Element, C>(scores[1], q, k + kPartK);
-          k_at.advance();
-          --n;
-        }
-        --n;
-        if constexpr (C.own_output) {
-          if (leader) ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
-        }
-        ptx::wgmma_wait<0>();
         ptx::pin(output);
-        shared.v_ring.template release<C.cluster>(v_before, lane);
+        shared.v_ring.release(v_at, lane);
+        v_at.advance();
+        shared.k_ring.release(k_at, lane);
+        k_at.advance();
       }
+      shared.v_ring.release(v_at, lane);
+      v_at.advance();
     } else if (C.own_output && leader && tiles.begin < tiles.end) {
       ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
     }
@@ -530,15 +432,11 @@ __device__ inline void forward(const ForwardParams& p) {
       ptx::mbarrier_init(&shared.q_full[w], 1);
       ptx::mbarrier_init(&shared.q_empty[w], C.own_output ? 4 : 1);
     }
-    shared.k_ring.init(4 * C.warpgroups * C.cluster);
-    shared.v_ring.init(4 * C.warpgroups * C.cluster);
+    shared.k_ring.init(4 * C.warpgroups);
+    shared.v_ring.init(4 * C.warpgroups);
     ptx::fence_mbarrier_init();
   }
-  if constexpr (C.cluster > 1) {
-    ptx::cluster_sync();
-  } else {
-    __syncthreads();
-  }
+  __syncthreads();
 
   if (role == Role::kProducer) {
     ptx::registers_give<C.producer_registers>();
@@ -546,10 +444,6 @@ __device__ inline void forward(const ForwardParams& p) {
   } else {
     ptx::registers_take<C.consumer_registers>();
     consume<Element, C>(p, shared, warpgroup);
-  }
-  if constexpr (C.cluster > 1) {
-    __syncwarp();
-    ptx::cluster_sync();  // the other CTA may still write here
   }
 }
 

@@ -52,14 +52,9 @@ struct RingBarriers {
   __device__ void wait(const RingCursor<kStages>& at, bool peeked) {
     if (!peeked) wait(at);
   }
-  /// Consumer warp: lets go of the stage. One lane arrives, for each CTA that fills it.
-  template <int kCluster>
+  /// Consumer warp: lets go of the stage.
   __device__ void release(const RingCursor<kStages>& at, int lane) {
-    if constexpr (kCluster == 1) {
-      if (lane == 0) ptx::mbarrier_arrive(&empty[at.stage]);
-    } else {
-      if (lane < kCluster) ptx::mbarrier_arrive_cluster(&empty[at.stage], lane);
-    }
+    if (lane == 0) ptx::mbarrier_arrive(&empty[at.stage]);
   }
 };
 

@@ -126,6 +126,16 @@ __device__ inline u32 broadcast(u32 x, int lane) {
   return y;
 }
 
+// 9.7.13.6 atom.add: the value before
+__device__ inline u32 atomic_add(u32* address, u32 x) {
+  u32 before;
+  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(address), "r"(x)
+               : "memory");
+  return before;
+}
+
 // 9.7.19.5 setmaxnreg: the warpgroup takes registers, waiting until there are enough
 template <int kRegisters>
 __device__ inline void registers_take() {

@@ -41,6 +41,8 @@ struct ForwardConfig {
   bool right;            ///< The band has a right side (causal has).
   bool own_output;       ///< O has its own shared memory, so that the next Q can land early.
   int order;             ///< Order of warpgroups: see Order.
+  bool dynamic;          ///< CTAs take the next tile when they are done, by a counter; else every
+                         ///< gridDim.x-th one.
   bool q_registers;      ///< Q stays in registers: less shared memory traffic, more registers.
   int polynomial_share;  ///< Sixteenths of the exponentials taken by the polynomial.
 };
@@ -63,6 +65,7 @@ struct ForwardParams {
   i32 right;
   float scale;    ///< scale * log2(e)
   float hidden;   ///< What a hidden score is set to: -inf once scaled.
+  u32* counter;   ///< Dynamic: zero at launch.
   ScheduleParams schedule;
 };
 
@@ -110,6 +113,7 @@ struct Shared {
   u64 q_empty[C.warpgroups];
   RingBarriers<C.stages> k_ring;
   RingBarriers<C.stages> v_ring;
+  TileQueue queue;
 
   __device__ typename S::OTile& output(int warpgroup) {
     if constexpr (C.own_output) return own.o[warpgroup];
@@ -172,7 +176,15 @@ __device__ inline void produce(const ForwardParams& p, Shared<C>& shared) {
   RingCursor<C.stages> at;
   u32 q_parity = 1;
   const BandOf<C> band = band_of<C>(p);
-  for (i32 index = blockIdx.x; index < p.schedule.tiles; index += gridDim.x) {
+  TileQueue::Cursor queue_at;
+  i32 next;
+  for (i32 index = blockIdx.x; index < p.schedule.tiles; index = next) {
+    if constexpr (C.dynamic) {
+      next = gridDim.x + ptx::atomic_add(p.counter, 1);
+      shared.queue.put(queue_at, next);
+    } else {
+      next = index + gridDim.x;
+    }
     const Work work = work_at<C>(p, band, index);
     const i32 head = work.tile.head, batch = work.tile.batch;
     const i32 head_k = head / p.group;
@@ -323,7 +335,9 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
   u32 q_parity = 0;
   if (warpgroup == C.warpgroups - 1) end_turn<C, C.order>(warpgroup);
 
-  for (i32 index = blockIdx.x; index < p.schedule.tiles; index += gridDim.x) {
+  TileQueue::Cursor queue_at;
+  for (i32 index = blockIdx.x; index < p.schedule.tiles;
+       index = C.dynamic ? uniform(shared.queue.take(queue_at, lane)) : index + gridDim.x) {
     const Work work = work_at<C>(p, band, index);
     const KeyRange tiles = work.tiles;
     const i32 first_row = work.first_row + warpgroup * kRowsPerWarpgroup;
@@ -434,6 +448,7 @@ __device__ inline void forward(const ForwardParams& p) {
     }
     shared.k_ring.init(4 * C.warpgroups);
     shared.v_ring.init(4 * C.warpgroups);
+    shared.queue.init(4 * C.warpgroups);
     ptx::fence_mbarrier_init();
   }
   __syncthreads();

@@ -58,4 +58,36 @@ struct RingBarriers {
   }
 };
 
+/// Which tile comes next, from one thread of the producer to every consumer warp. Two slots, so that
+/// the producer is a tile ahead.
+struct TileQueue {
+  static constexpr int kSlots = 2;
+  using Cursor = RingCursor<kSlots>;
+
+  u64 full[kSlots];
+  u64 empty[kSlots];
+  i32 index[kSlots];
+
+  __device__ void init(int consumer_warps) {
+    for (int i = 0; i < kSlots; ++i) {
+      ptx::mbarrier_init(&full[i], 1);
+      ptx::mbarrier_init(&empty[i], consumer_warps);
+    }
+  }
+  __device__ void put(Cursor& at, i32 tile) {
+    ptx::mbarrier_wait(&empty[at.stage], at.parity ^ 1);
+    *const_cast<volatile i32*>(&index[at.stage]) = tile;
+    ptx::mbarrier_arrive(&full[at.stage]);
+    at.advance();
+  }
+  __device__ i32 take(Cursor& at, int lane) {
+    ptx::mbarrier_wait(&full[at.stage], at.parity);
+    const i32 tile = *const_cast<volatile i32*>(&index[at.stage]);
+    __syncwarp();
+    if (lane == 0) ptx::mbarrier_arrive(&empty[at.stage]);
+    at.advance();
+    return tile;
+  }
+};
+
 }  // namespace fa4

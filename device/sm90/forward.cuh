@@ -55,8 +55,8 @@ enum class Role { kConsumer, kProducer };
 
 struct ForwardParams {
   TensorMap q, k, v, o;  ///< [b, h, s, d] as (d, s, h, b); boxes of 64 columns.
-  float* lse;            ///< [b, h, s_q] or null
-  i64 lse_batch, lse_head;
+  float* lse;            ///< [b, h, s_q] or null.
+  i64 lse_batch, lse_head, lse_row;  ///< Strides, in floats.
   i32 rows_q;
   i32 rows_k;
   i32 group;      ///< Query heads a key head.
@@ -68,6 +68,8 @@ struct ForwardParams {
   u32* counter;   ///< Dynamic: zero at launch.
   ScheduleParams schedule;
 };
+
+static_assert(sizeof(ForwardParams) == 640);  // as the host's
 
 constexpr int kRowsPerWarpgroup = 64;
 constexpr float kLn2 = 0.693147180559945309f;
@@ -277,7 +279,7 @@ __device__ inline void finish(const ForwardParams& p, Shared<C>& shared, Softmax
     inverse[half] = sum == 0.0f ? 0.0f : 1.0f / sum;
     const i32 row = first_row + warp * 16 + lane / 4 + 8 * half;
     if (p.lse != nullptr && lane % 4 == 0 && row < p.rows_q) {
-      p.lse[tile.batch * p.lse_batch + tile.head * p.lse_head + row] =
+      p.lse[tile.batch * p.lse_batch + tile.head * p.lse_head + row * p.lse_row] =
           sum == 0.0f ? -kInfinity : (rows.reference[half] + ptx::log2_approx(sum)) * kLn2;
     }
   }

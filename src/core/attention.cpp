@@ -4,16 +4,21 @@
 #include <fa4/plan.h>
 
 #include "core/workspace_pool.h"
+#include "gpu/workspace.h"
 
 namespace fa4 {
 namespace {
 
 /// Makes the plan of `problem`, borrows its workspace and calls `run(plan, workspace)`.
 template <class Run>
-Status plan_and_run(const AttentionProblem& problem, Device device, const Run& run) {
+Status plan_and_run(const AttentionProblem& problem, Device device, Stream stream, const Run& run) {
   const Result<Plan> plan = Plan::make(problem, device);
   if (!plan.ok()) return plan.status();
   const size_t bytes = plan->workspace_bytes();
+  if (device.type == DeviceType::kCuda) {
+    const auto block = gpu::StreamWorkspace::acquire(device, stream, bytes);
+    return block.ok() ? run(*plan, block->workspace()) : block.status();
+  }
   core::WorkspacePool& pool = core::WorkspacePool::host();
   core::WorkspacePool::Block block = pool.acquire(bytes);
   if (block.data == nullptr) {
@@ -29,7 +34,7 @@ Status plan_and_run(const AttentionProblem& problem, Device device, const Run& r
 
 Status attention(const AttentionTensors& tensors, const AttentionOptions& options, Stream stream) {
   return plan_and_run(
-      AttentionProblem::forward(tensors, options), tensors.q.device,
+      AttentionProblem::forward(tensors, options), tensors.q.device, stream,
       [&](const Plan& plan, Workspace workspace) { return plan.run(tensors, workspace, stream); });
 }
 
@@ -47,7 +52,7 @@ Status attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
 Status attention_backward(const AttentionTensors& tensors, const AttentionGradients& gradients,
                           const AttentionOptions& options, Stream stream) {
   return plan_and_run(AttentionProblem::backward(tensors, gradients, options), tensors.q.device,
-                      [&](const Plan& plan, Workspace workspace) {
+                      stream, [&](const Plan& plan, Workspace workspace) {
                         return plan.run(tensors, gradients, workspace, stream);
                       });
 }

@@ -6,6 +6,7 @@
 
 #include "core/plan_impl.h"
 #include "cpu/plan.h"
+#include "gpu/plan.h"
 
 namespace fa4 {
 namespace {
@@ -30,9 +31,10 @@ Status check_workspace(Workspace workspace, size_t needed) {
   return {};
 }
 
-Status no_gpu_backend(Device device) {
-  return unsupported("device: is " + to_string(device) +
-                     "; supported: cpu (this version of fa4 has no GPU backend)");
+/// Which backend a device's problems go to; none for devices that can't be.
+Status check_device(Device device) {
+  if (device == Device::cpu() || device.type == DeviceType::kCuda) return {};
+  return invalid_argument("device: is " + to_string(device) + "; allowed: cpu:0, cuda");
 }
 
 }  // namespace
@@ -72,17 +74,18 @@ AttentionProblem AttentionProblem::backward(const AttentionTensors& t, const Att
 Support supports(const AttentionProblem& problem, Device device) {
   const Result<core::Problem> valid = core::validate(problem);
   if (!valid.ok()) return {false, valid.status().message()};
-  if (device != Device::cpu()) return {false, no_gpu_backend(device).message()};
-  return cpu::supports(*valid);
+  const Status status = check_device(device);
+  if (!status.ok()) return {false, status.message()};
+  return device.type == DeviceType::kCuda ? gpu::supports(*valid, device) : cpu::supports(*valid);
 }
 
 Result<Plan> Plan::make(const AttentionProblem& problem, Device device) {
   const Result<core::Problem> valid = core::validate(problem);
   if (!valid.ok()) return valid.status();
-  if (device != Device::cpu()) return no_gpu_backend(device);
-  const Support support = cpu::supports(*valid);
+  const Support support = supports(problem, device);
   if (!support) return unsupported(support.reason);
-  auto impl = cpu::make_plan(*valid);
+  auto impl =
+      device.type == DeviceType::kCuda ? gpu::make_plan(*valid, device) : cpu::make_plan(*valid);
   if (!impl.ok()) return impl.status();
   return Plan(*std::move(impl));
 }

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "gpu/dynamic_library.h"
+
+#include <dlfcn.h>
+
+namespace fa4::gpu {
+
+DynamicLibrary::DynamicLibrary(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    handle_ = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle_ != nullptr) {
+      name_ = name;
+      return;
+    }
+    const char* reason = dlerror();
+    tried_ += "\n  " + name + ": " + (reason != nullptr ? reason : "unknown error");
+  }
+}
+
+void* DynamicLibrary::address_of(const char* symbol) {
+  void* address = handle_ != nullptr ? dlsym(handle_, symbol) : nullptr;
+  if (address == nullptr) missing_ += (missing_.empty() ? "" : ", ") + std::string(symbol);
+  return address;
+}
+
+}  // namespace fa4::gpu

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// NVRTC, the CUDA compiler as a library: found at run time, used in process.
+#pragma once
+
+#include <fa4/status.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace fa4::gpu::jit {
+
+/// One file that a program may include by name.
+struct SourceFile {
+  const char* name;
+  const char* text;
+};
+
+struct Program {
+  std::string source;
+  std::string target;  ///< "sm_90a"
+};
+
+/// What a compile gave, and what ptxas said about it.
+struct Compiled {
+  std::vector<std::byte> cubin;
+  std::string ptx;
+  std::string log;
+  int registers = 0;
+  int spill_bytes = 0;      ///< Stores and loads.
+  bool serialized = false;  ///< ptxas could not keep the matrix products asynchronous.
+  double cpu_seconds = 0;
+};
+
+/// Options that every program is compiled with, apart from its target: part of a cache key.
+const std::vector<std::string>& compile_options();
+
+/// "13.0", or why there is no NVRTC: every place that was tried.
+Result<std::string> nvrtc_version();
+
+/// Compiles for a target that need not be there. Errors carry the compiler's log.
+Result<Compiled> compile(const Program& program);
+
+}  // namespace fa4::gpu::jit

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The Hopper forward's host twin, and its kernels through the compiler: no GPU is needed.
+#include "gpu/sm90_forward.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "gpu/jit/kernels.h"
+#include "support/case.h"
+
+namespace fa4::gpu::sm90 {
+namespace {
+
+core::Problem problem_of(const test::Shape& shape, DType dtype = DType::kBFloat16,
+                         const AttentionOptions& options = {}) {
+  test::Case c = test::ref64(shape, dtype);
+  return core::validate(AttentionProblem::forward(c.tensors(), options)).value();
+}
+
+TEST(Sm90Forward, ConfigsFitTheMachine) {
+  for (const ForwardConfig& c : all_forward_configs()) {
+    SCOPED_TRACE(forward_program(c).source);
+    EXPECT_LE(forward_shared_bytes(c), 232448u);
+    const int at_launch = 65536 / ((c.warpgroups + 1) * 128) / 8 * 8;
+    EXPECT_LE(c.warpgroups * c.consumer_registers + c.producer_registers,
+              (c.warpgroups + 1) * at_launch);
+    EXPECT_EQ(c.tile_keys % 16, 0);
+    EXPECT_LE(c.tile_keys, 256);
+    EXPECT_EQ(c.dim_qk % 16, 0);
+    EXPECT_EQ(c.dim_v % 16, 0);
+  }
+}
+
+TEST(Sm90Forward, EveryHeadDimHasAConfig) {
+  for (int64_t d = 8; d <= 256; d += 8) {
+    for (const int64_t d_v : {int64_t{8}, d, int64_t{256}}) {
+      const core::Problem problem = problem_of({.s_q = 3, .s_k = 5, .d = d, .d_v = d_v});
+      ASSERT_EQ(unsupported_forward(problem), "");
+      const ForwardConfig c = choose_forward(problem);
+      EXPECT_GE(c.dim_qk, d);
+      EXPECT_LT(c.dim_qk, d + 16);
+      EXPECT_GE(c.dim_v, d_v);
+      EXPECT_LT(c.dim_v, d_v + 16);
+      EXPECT_LE(forward_shared_bytes(c), 232448u);
+    }
+  }
+}
+
+TEST(Sm90Forward, SaysWhatItLacks) {
+  const test::Shape shape{.s_q = 3, .s_k = 5};
+  EXPECT_NE(unsupported_forward(problem_of(shape, DType::kFloat32)).find("float32"),
+            std::string::npos);
+  AttentionOptions options;
+  options.softcap = 2;
+  EXPECT_EQ(unsupported_forward(problem_of(shape, DType::kBFloat16, options)), "softcap");
+  options = {};
+  options.dropout_p = 0.5;
+  EXPECT_EQ(unsupported_forward(problem_of(shape, DType::kBFloat16, options)), "dropout");
+  EXPECT_NE(unsupported_forward(problem_of({.s_q = 1, .s_k = 1, .d = 12})).find("12"),
+            std::string::npos);
+}
+
+TEST(Sm90Forward, KeysDependOnEverything) {
+  const auto configs = all_forward_configs();
+  const jit::Program a = forward_program(configs[0]), b = forward_program(configs[1]);
+  EXPECT_EQ(jit::cache_key(a, "13.0"), jit::cache_key(a, "13.0"));
+  EXPECT_NE(jit::cache_key(a, "13.0"), jit::cache_key(b, "13.0"));
+  EXPECT_NE(jit::cache_key(a, "13.0"), jit::cache_key(a, "13.1"));
+  jit::Program other = a;
+  other.target = "sm_100a";
+  EXPECT_NE(jit::cache_key(a, "13.0"), jit::cache_key(other, "13.0"));
+}
+
+/// Every kernel of the table, compiled for a GPU that need not be there.
+class Sm90ForwardCompile : public testing::TestWithParam<size_t> {};
+
+TEST_P(Sm90ForwardCompile, NoSpillsAndAsynchronousProducts) {
+  const auto version = jit::nvrtc_version();
+  if (!version.ok()) GTEST_SKIP() << version.status().message();
+  const ForwardConfig config = all_forward_configs()[GetParam()];
+  const auto compiled = jit::compile(forward_program(config));
+  ASSERT_TRUE(compiled.ok()) << compiled.status().message();
+  EXPECT_EQ(compiled->spill_bytes, 0) << compiled->log;
+  EXPECT_FALSE(compiled->serialized) << compiled->log;
+  EXPECT_EQ(compiled->registers, config.warpgroups == 3 ? 128 : 168);
+  RecordProperty("cpu_seconds", std::to_string(compiled->cpu_seconds));
+  for (const char* instruction :
+       {"wgmma.mma_async.sync.aligned.m64n", "cp.async.bulk.tensor.4d.shared::cluster.global",
+        "cp.async.bulk.tensor.4d.global.shared::cta", "setmaxnreg.inc", "setmaxnreg.dec",
+        "mbarrier.try_wait.parity", "ex2.approx.ftz.f32", "stmatrix.sync.aligned"}) {
+    EXPECT_NE(compiled->ptx.find(instruction), std::string::npos) << instruction;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, Sm90ForwardCompile,
+                         testing::Range(size_t{0}, all_forward_configs().size()));
+
+}  // namespace
+}  // namespace fa4::gpu::sm90

@@ -223,7 +223,7 @@ unsigned forward_shared_bytes(const ForwardConfig& c) {
   const int q = c.warpgroups * panel_bytes(kRowsPerWarpgroup, c.dim_qk);
   const int k = c.stages * panel_bytes(c.tile_keys, c.dim_qk);
   const int v = c.stages * panel_bytes(c.tile_keys, c.dim_v);
-  const int o = c.own_output ? c.warpgroups * panel_bytes(kRowsPerWarpgroup, c.dim_v) : 1024;
+  const int o = c.own_output ? c.warpgroups * panel_bytes(kRowsPerWarpgroup, c.dim_v) : 8;
   const int barriers = 8 * (2 * c.warpgroups + 4 * c.stages) + 40;  // and the tile queue
   return static_cast<unsigned>(round_up(q + k + v + o + barriers, 1024));
 }

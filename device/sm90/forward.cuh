@@ -171,13 +171,12 @@ __device__ inline void load_tile(Tile& tile, const TensorMap& map, u64* barrier,
   }
 }
 
-/// One thread: keeps the ring of K and V full, and brings each warpgroup its rows of Q.
+/// One thread: keeps the ring of K and V full, and says which tile comes next.
 template <ForwardConfig C>
-__device__ inline void produce(const ForwardParams& p, Shared<C>& shared) {
+__device__ inline void produce_keys(const ForwardParams& p, Shared<C>& shared) {
   using S = Shapes<C>;
-  RingCursor<C.stages> at;
-  u32 q_parity = 1;
   const BandOf<C> band = band_of<C>(p);
+  RingCursor<C.stages> at;
   TileQueue::Cursor queue_at;
   i32 next;
   for (i32 index = blockIdx.x; index < p.schedule.tiles; index = next) {
@@ -188,23 +187,35 @@ __device__ inline void produce(const ForwardParams& p, Shared<C>& shared) {
       next = index + gridDim.x;
     }
     const Work work = work_at<C>(p, band, index);
-    const i32 head = work.tile.head, batch = work.tile.batch;
-    const i32 head_k = head / p.group;
+    const i32 head = work.tile.head / p.group, batch = work.tile.batch;
     for (i32 n = work.tiles.end - 1; n >= work.tiles.begin; --n) {
       u64* k_full = shared.k_ring.acquire(at, S::KTile::kBytes);
-      load_tile(shared.k[at.stage], p.k, k_full, n * C.tile_keys, head_k, batch);
-      if (n == work.tiles.end - 1) {
-        for (int w = 0; w < C.warpgroups; ++w) {
-          ptx::mbarrier_wait(&shared.q_empty[w], q_parity);
-          ptx::mbarrier_arrive_expect(&shared.q_full[w], S::QTile::kBytes);
-          load_tile(shared.q[w], p.q, &shared.q_full[w], work.first_row + w * kRowsPerWarpgroup, head, batch);
-        }
-        q_parity ^= 1;
-      }
+      load_tile(shared.k[at.stage], p.k, k_full, n * C.tile_keys, head, batch);
       u64* v_full = shared.v_ring.acquire(at, S::VTile::kBytes);
-      load_tile(shared.v[at.stage], p.v, v_full, n * C.tile_keys, head_k, batch);
+      load_tile(shared.v[at.stage], p.v, v_full, n * C.tile_keys, head, batch);
       at.advance();
     }
+  }
+}
+
+/// One thread: brings each warpgroup its rows of Q, as soon as it has done with those before.
+template <ForwardConfig C>
+__device__ inline void produce_queries(const ForwardParams& p, Shared<C>& shared) {
+  using S = Shapes<C>;
+  const BandOf<C> band = band_of<C>(p);
+  TileQueue::Cursor queue_at;
+  u32 parity = 1;
+  for (i32 index = blockIdx.x; index < p.schedule.tiles;
+       index = C.dynamic ? shared.queue.take(queue_at) : index + gridDim.x) {
+    const Work work = work_at<C>(p, band, index);
+    if (work.tiles.begin == work.tiles.end) continue;
+    for (int w = 0; w < C.warpgroups; ++w) {
+      ptx::mbarrier_wait(&shared.q_empty[w], parity);
+      ptx::mbarrier_arrive_expect(&shared.q_full[w], S::QTile::kBytes);
+      load_tile(shared.q[w], p.q, &shared.q_full[w], work.first_row + w * kRowsPerWarpgroup,
+                work.tile.head, work.tile.batch);
+    }
+    parity ^= 1;
   }
 }
 
@@ -339,7 +350,7 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
 
   TileQueue::Cursor queue_at;
   for (i32 index = blockIdx.x; index < p.schedule.tiles;
-       index = C.dynamic ? uniform(shared.queue.take(queue_at, lane)) : index + gridDim.x) {
+       index = C.dynamic ? uniform(shared.queue.take_warp(queue_at, lane)) : index + gridDim.x) {
     const Work work = work_at<C>(p, band, index);
     const KeyRange tiles = work.tiles;
     const i32 first_row = work.first_row + warpgroup * kRowsPerWarpgroup;
@@ -450,14 +461,16 @@ __device__ inline void forward(const ForwardParams& p) {
     }
     shared.k_ring.init(4 * C.warpgroups);
     shared.v_ring.init(4 * C.warpgroups);
-    shared.queue.init(4 * C.warpgroups);
+    shared.queue.init(4 * C.warpgroups + 1);
     ptx::fence_mbarrier_init();
   }
   __syncthreads();
 
   if (role == Role::kProducer) {
     ptx::registers_give<C.producer_registers>();
-    if (threadIdx.x == C.warpgroups * kWarpgroupThreads) produce<C>(p, shared);
+    const int thread = threadIdx.x - C.warpgroups * kWarpgroupThreads;
+    if (thread == 0) produce_keys<C>(p, shared);
+    if (thread == kWarpThreads) produce_queries<C>(p, shared);
   } else {
     ptx::registers_take<C.consumer_registers>();
     consume<Element, C>(p, shared, warpgroup);

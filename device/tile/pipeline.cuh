@@ -58,7 +58,7 @@ struct RingBarriers {
   }
 };
 
-/// Which tile comes next, from one thread of the producer to every consumer warp. Two slots, so that
+/// Which tile comes next, from one thread to all that follow it. Two slots, so that
 /// the producer is a tile ahead.
 struct TileQueue {
   static constexpr int kSlots = 2;
@@ -68,10 +68,10 @@ struct TileQueue {
   u64 empty[kSlots];
   i32 index[kSlots];
 
-  __device__ void init(int consumer_warps) {
+  __device__ void init(int takers) {
     for (int i = 0; i < kSlots; ++i) {
       ptx::mbarrier_init(&full[i], 1);
-      ptx::mbarrier_init(&empty[i], consumer_warps);
+      ptx::mbarrier_init(&empty[i], takers);
     }
   }
   __device__ void put(Cursor& at, i32 tile) {
@@ -80,11 +80,20 @@ struct TileQueue {
     ptx::mbarrier_arrive(&full[at.stage]);
     at.advance();
   }
-  __device__ i32 take(Cursor& at, int lane) {
+  /// For a warp that takes as a whole.
+  __device__ i32 take_warp(Cursor& at, int lane) {
     ptx::mbarrier_wait(&full[at.stage], at.parity);
     const i32 tile = *const_cast<volatile i32*>(&index[at.stage]);
     __syncwarp();
     if (lane == 0) ptx::mbarrier_arrive(&empty[at.stage]);
+    at.advance();
+    return tile;
+  }
+  /// For a thread that takes alone.
+  __device__ i32 take(Cursor& at) {
+    ptx::mbarrier_wait(&full[at.stage], at.parity);
+    const i32 tile = *const_cast<volatile i32*>(&index[at.stage]);
+    ptx::mbarrier_arrive(&empty[at.stage]);
     at.advance();
     return tile;
   }

@@ -19,10 +19,15 @@ constexpr int64_t kMaxRows = int64_t{1} << 29;  ///< Sums of lengths stay far fr
 
 /// Measured on an H200: docs/notes/sm90_forward.md.
 constexpr ForwardTile kTiles[] = {
-    // d_qk, d_v, keys, warpgroups, stages, own output, order
-    {64, 64, 128, 3, 3, true, Order::kNone},       {96, 96, 112, 3, 2, false, Order::kProducts},
-    {128, 128, 80, 3, 3, true, Order::kProducts},  {192, 128, 128, 2, 2, false, Order::kProducts},
-    {192, 192, 96, 2, 2, false, Order::kProducts}, {256, 256, 80, 2, 2, false, Order::kProducts},
+    // d_qk, d_v, keys of bands, tile of keys, warpgroups, stages, own output, order
+    {64, 64, 768, 64, 3, 5, true, Order::kNone},
+    {64, 64, 0, 128, 3, 3, true, Order::kNone},
+    {96, 96, 0, 112, 3, 2, false, Order::kProducts},
+    {128, 128, 2048, 64, 3, 3, true, Order::kProducts},
+    {128, 128, 0, 80, 3, 3, true, Order::kProducts},
+    {192, 128, 0, 128, 2, 2, false, Order::kProducts},
+    {192, 192, 0, 96, 2, 2, false, Order::kProducts},
+    {256, 256, 0, 80, 2, 2, false, Order::kProducts},
 };
 
 /// The kernel's ScheduleParams and ForwardParams, field by field.
@@ -63,9 +68,10 @@ ForwardConfig make_config(const ForwardTile& tile, DType dtype, int dim_qk, int 
   return c;
 }
 
-const ForwardTile& tile_for(int64_t dim_qk, int64_t dim_v) {
+const ForwardTile& tile_for(int64_t dim_qk, int64_t dim_v, bool band, int64_t keys) {
   return *std::find_if(std::begin(kTiles), std::end(kTiles), [&](const ForwardTile& tile) {
-    return dim_qk <= tile.max_dim_qk && dim_v <= tile.max_dim_v;
+    return dim_qk <= tile.max_dim_qk && dim_v <= tile.max_dim_v &&
+           (tile.max_band_keys == 0 || (band && keys <= tile.max_band_keys));
   });
 }
 
@@ -171,6 +177,7 @@ std::vector<ForwardConfig> all_forward_configs() {
     for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
       for (const bool right : {false, true}) {
         for (const bool left : {false, true}) {
+          if (tile.max_band_keys != 0 && !left && !right) continue;
           configs.push_back(make_config(tile, dtype, tile.max_dim_qk, tile.max_dim_v, left, right));
         }
       }
@@ -180,11 +187,12 @@ std::vector<ForwardConfig> all_forward_configs() {
 }
 
 ForwardConfig choose_forward(const core::Problem& problem) {
-  const ForwardTile& tile = tile_for(problem.dim_qk, problem.dim_v);
   const AttentionOptions& options = problem.spec.options;
+  const bool left = options.window.left.has_value();
+  const bool right = options.causal != Causal::kNone || options.window.right.has_value();
+  const ForwardTile& tile = tile_for(problem.dim_qk, problem.dim_v, left || right, problem.rows_k);
   return make_config(tile, problem.dtype, static_cast<int>(problem.dim_qk),
-                     static_cast<int>(problem.dim_v), options.window.left.has_value(),
-                     options.causal != Causal::kNone || options.window.right.has_value());
+                     static_cast<int>(problem.dim_v), left, right);
 }
 
 std::string unsupported_forward(const core::Problem& problem) {

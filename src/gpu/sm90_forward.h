@@ -37,11 +37,13 @@ struct ForwardConfig {
   friend bool operator==(const ForwardConfig&, const ForwardConfig&) = default;
 };
 
-/// Rows of the table that configurations come from: tile shapes for head dims up to a bound. Heads
-/// use the first row that both their dims fit.
+/// Rows of the table that configurations come from: tile shapes for head dims up to a bound, and
+/// for bands over few keys (there small tiles waste less at the edges). A problem uses the first
+/// row that it fits.
 struct ForwardTile {
   int max_dim_qk;
   int max_dim_v;
+  int max_band_keys;  ///< 0: any mask, any number of keys.
   int tile_keys;
   int warpgroups;
   int stages;

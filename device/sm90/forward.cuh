@@ -95,32 +95,33 @@ struct Shapes {
   static constexpr int kOutputs = C.dim_v / 2;
 };
 
-/// Tiles for O where there is room. Without, O goes where the warpgroup's Q was.
-template <class Tile, int kCount>
-struct OwnOutput {
-  Tile o[kCount];
+/// A warpgroup's Q, and its O: beside it where there is room, else in the same place, once the last
+/// product has read Q.
+template <class QTile, class OTile, bool kOwnOutput>
+struct QueryStorage {
+  QTile q;
+  OTile o;
 };
-template <class Tile>
-struct OwnOutput<Tile, 0> {};
+template <class QTile, class OTile>
+struct QueryStorage<QTile, OTile, false> {
+  union {
+    QTile q;
+    OTile o;
+  };
+};
 
 /// Everything in a CTA's shared memory.
 template <ForwardConfig C>
 struct Shared {
   using S = Shapes<C>;
-  typename S::QTile q[C.warpgroups];
+  QueryStorage<typename S::QTile, typename S::OTile, C.own_output> query[C.warpgroups];
   typename S::KTile k[C.stages];
   typename S::VTile v[C.stages];
-  OwnOutput<typename S::OTile, C.own_output ? C.warpgroups : 0> own;
   u64 q_full[C.warpgroups];
   u64 q_empty[C.warpgroups];
   RingBarriers<C.stages> k_ring;
   RingBarriers<C.stages> v_ring;
   TileQueue queue;
-
-  __device__ typename S::OTile& output(int warpgroup) {
-    if constexpr (C.own_output) return own.o[warpgroup];
-    return reinterpret_cast<typename S::OTile&>(q[warpgroup]);
-  }
 };
 
 template <ForwardConfig C>
@@ -212,7 +213,7 @@ __device__ inline void produce_queries(const ForwardParams& p, Shared<C>& shared
     for (int w = 0; w < C.warpgroups; ++w) {
       ptx::mbarrier_wait(&shared.q_empty[w], parity);
       ptx::mbarrier_arrive_expect(&shared.q_full[w], S::QTile::kBytes);
-      load_tile(shared.q[w], p.q, &shared.q_full[w], work.first_row + w * kRowsPerWarpgroup,
+      load_tile(shared.query[w].q, p.q, &shared.q_full[w], work.first_row + w * kRowsPerWarpgroup,
                 work.tile.head, work.tile.batch);
     }
     parity ^= 1;
@@ -296,7 +297,7 @@ __device__ inline void finish(const ForwardParams& p, Shared<C>& shared, Softmax
   }
   if (thread == 0) ptx::bulk_wait_read();  // of this warpgroup's tile before
   ptx::barrier_sync(kBarrierOutput + warpgroup, kWarpgroupThreads);
-  auto& staged = shared.output(warpgroup);
+  auto& staged = shared.query[warpgroup].o;
 #pragma unroll
   for (int block = 0; block < C.dim_v / 16; ++block) {
     const float* o = &output[8 * block];
@@ -343,7 +344,7 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
   const bool leader = lane == 0;
   const BandOf<C> band = band_of<C>(p);
   QOperand<C> q;
-  q.descriptor = descriptor_k_major(shared.q[warpgroup]);
+  q.descriptor = descriptor_k_major(shared.query[warpgroup].q);
   RingCursor<C.stages> k_at, v_at;
   u32 q_parity = 0;
   if (warpgroup == C.warpgroups - 1) end_turn<C, C.order>(warpgroup);
@@ -365,7 +366,7 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
     SoftmaxRows rows;
     if (tiles.begin < tiles.end) {
       ptx::mbarrier_wait(&shared.q_full[warpgroup], q_parity);
-      q.load(shared.q[warpgroup]);
+      q.load(shared.query[warpgroup].q);
     }
 
     // Tiles of keys that only other warpgroups' rows see are let go untouched.

@@ -105,6 +105,7 @@ class DriverRuntime final : public Runtime {
     constexpr int kFloat16 = 6, kBFloat16 = 9;  // CUtensorMapDataType
     constexpr int kNoInterleave = 0, kSwizzle128 = 3, kPromote128 = 2, kZeroFill = 0;
     constexpr uint32_t kDense[4] = {1, 1, 1, 1};
+    const ContextScope scope(api_, context_);
     TensorMap map;
     const CudaResult error = api_.cuTensorMapEncodeTiled(
         &map, spec.dtype == DType::kFloat16 ? kFloat16 : kBFloat16, 4, const_cast<void*>(spec.data),

@@ -228,12 +228,13 @@ std::string unsupported_forward(const core::Problem& problem) {
 }
 
 unsigned forward_shared_bytes(const ForwardConfig& c) {
-  const int q = c.warpgroups * panel_bytes(kRowsPerWarpgroup, c.dim_qk);
+  const int q = panel_bytes(kRowsPerWarpgroup, c.dim_qk);
+  const int o = panel_bytes(kRowsPerWarpgroup, c.dim_v);
+  const int query = c.warpgroups * (c.own_output ? q + o : std::max(q, o));
   const int k = c.stages * panel_bytes(c.tile_keys, c.dim_qk);
   const int v = c.stages * panel_bytes(c.tile_keys, c.dim_v);
-  const int o = c.own_output ? c.warpgroups * panel_bytes(kRowsPerWarpgroup, c.dim_v) : 8;
   const int barriers = 8 * (2 * c.warpgroups + 4 * c.stages) + 40;  // and the tile queue
-  return static_cast<unsigned>(round_up(q + k + v + o + barriers, 1024));
+  return static_cast<unsigned>(round_up(query + k + v + barriers, 1024));
 }
 
 jit::Program forward_program(const ForwardConfig& c) {

@@ -130,15 +130,14 @@ TEST_F(GpuPlan, EveryMaskAndLength) {
                                  {193, 128},
                                  {400, 129},
                                  {129, 400},
-                                 {512, 512},
                                  {3, 0}}) {
     for (const Causal causal : {Causal::kNone, Causal::kBottomRight, Causal::kTopLeft}) {
       for (const int64_t window : {-1, 0, 50}) {
         Case c = test::ref64({.batch = 2,
                               .s_q = s_q,
                               .s_k = s_k,
-                              .heads_q = 4,
-                              .heads_k = 2,
+                              .heads_q = 2,
+                              .heads_k = 1,
                               .d = seed % 2 == 0 ? 64 : 128},
                              kDtypes[seed % 2], seed);
         ++seed;

@@ -93,6 +93,20 @@ TEST_P(Sm90ForwardCompile, NoSpillsAndAsynchronousProducts) {
   }
 }
 
+// The two head dims differ: a kernel whose O takes Q's place must have room for the larger one. The
+// sources assert that host and device agree on the bytes.
+TEST(Sm90Forward, UnequalHeadDimsCompile) {
+  const auto version = jit::nvrtc_version();
+  if (!version.ok()) GTEST_SKIP() << version.status().message();
+  for (const auto& [d, d_v] : {std::pair{64, 256}, {256, 64}, {128, 192}, {8, 128}}) {
+    const core::Problem problem = problem_of({.s_q = 3, .s_k = 5, .d = d, .d_v = d_v});
+    const auto compiled = jit::compile(forward_program(choose_forward(problem)));
+    ASSERT_TRUE(compiled.ok()) << compiled.status().message();
+    EXPECT_EQ(compiled->spill_bytes, 0);
+    EXPECT_FALSE(compiled->serialized);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Table, Sm90ForwardCompile,
                          testing::Range(size_t{0}, all_forward_configs().size()));
 

@@ -111,8 +111,9 @@ def the_readme_shows_the_example_as_it_is():
 
 # Folder of src/ -> what it may include: a folder, or one header of it. <fa4/...> is open to all.
 LAYERS = {
-    "core": ["core/", "cpu/plan.h"],
+    "core": ["core/", "cpu/plan.h", "gpu/plan.h", "gpu/workspace.h"],
     "cpu": ["cpu/", "core/", "hwy/"],
+    "gpu": ["gpu/", "core/"],
     "capi": ["capi/"],
     "oracle": ["oracle/"],
     "model": ["model/"],
@@ -179,6 +180,9 @@ LIBC = """
     getenv secure_getenv sched_getaffinity __sched_cpucount sysconf
     exp exp2 exp2f expf log log2 logf tanh tanhf ldexp ldexpf frexp sqrt sqrtf pow round lround
     nearbyint nearbyintf rint floor ceil fma fmaf fmod fmodf fmaxf fminf fmax fmin hypot
+    clock_gettime strtol
+    dlopen dlsym dlerror
+    mkostemp write close fsync rename unlink
     syscall __errno_location sched_yield
     __tls_get_addr __libc_single_threaded
     pthread_mutex_lock pthread_mutex_unlock pthread_once
@@ -191,7 +195,7 @@ LIBC = """
 # where memory is already overrun), start-up code.
 
 # Mangled names of the C++ runtime, oneTBB and Highway.
-RUNTIMES = re.compile(r"_Z(N(K|V|O)*S|S|T[ISV](S|N10__cxxabiv1)|n[wa]|d[la])|__cxa_|__gxx_personality"
+RUNTIMES = re.compile(r"_Z(N(K|V|O)*S|S|T[ISTV](S|N10__cxxabiv1)|n[wa]|d[la])|__cxa_|__gxx_personality"
                       r"|_Unwind_Resume|_ZN(K?)3tbb|_ZT[ISV]N3tbb|_ZN(K?)3hwy")
 
 # Of those, what prints or ends the process. std::terminate is not here: the compiler calls it where

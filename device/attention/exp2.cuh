@@ -8,8 +8,8 @@
 namespace fa4 {
 
 /// 2^x by Cody-Waite reduction and a polynomial of degree 3 on [0, 1), the one with the smallest
-/// largest relative error (8.6e-5, a forty-fifth of a bfloat16's rounding) among those that are 1 at
-/// 0. x below -127 gives 0, above 127.99 something too large to be taken for a probability; NaN
+/// largest relative error (8.6e-5, a forty-fifth of a bfloat16's rounding) among those that are 1
+/// at 0. x below -127 gives 0, above 127.99 something too large to be taken for a probability; NaN
 /// stays NaN.
 __device__ inline float exp2_polynomial(float x) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it leaves floor(x) in the low bits
@@ -17,7 +17,8 @@ __device__ inline float exp2_polynomial(float x) {
   x = ptx::min_nan(ptx::max_nan(x, -127.0f), 127.99f);
   const float shifted = ptx::add_round_down(x, kRound);
   const float fraction = x - (shifted - kRound);
-  const float power = ptx::fma(ptx::fma(ptx::fma(kC3, fraction, kC2), fraction, kC1), fraction, 1.0f);
+  const float power =
+      ptx::fma(ptx::fma(ptx::fma(kC3, fraction, kC2), fraction, kC1), fraction, 1.0f);
   return __int_as_float(__float_as_int(power) + (__float_as_int(shifted) << 23));
 }
 

@@ -20,9 +20,7 @@ struct Band {
   i32 left;
   i32 right;
 
-  __device__ i32 begin_of(i32 row) const {
-    return kLeft ? max_of(0, row + diagonal - left) : 0;
-  }
+  __device__ i32 begin_of(i32 row) const { return kLeft ? max_of(0, row + diagonal - left) : 0; }
   __device__ i32 end_of(i32 row) const {
     return kRight ? min_of(keys, row + diagonal + right + 1) : keys;
   }

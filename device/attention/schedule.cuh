@@ -11,12 +11,12 @@
 namespace fa4 {
 
 struct ScheduleParams {
-  i32 tiles;            ///< positions * heads * batch
-  i32 positions;        ///< Tiles of queries in a sequence.
-  i32 heads;            ///< Query heads.
-  i32 heads_total;      ///< heads * batch
-  i32 section;          ///< Heads in a section.
-  i32 section_tiles;    ///< section * positions
+  i32 tiles;          ///< positions * heads * batch
+  i32 positions;      ///< Tiles of queries in a sequence.
+  i32 heads;          ///< Query heads.
+  i32 heads_total;    ///< heads * batch
+  i32 section;        ///< Heads in a section.
+  i32 section_tiles;  ///< section * positions
 };
 
 struct TileIndex {

@@ -3,11 +3,11 @@
 //
 // A row keeps a reference m (log2 units, scale included), l = sum of 2^(s - m) and O = sum of
 // 2^(s - m) v. Any m gives the same result as long as nothing overflows: the row's maximum is only
-// the usual choice. So m is kept as it is while the tile's partial sums stay below 2^kSumLimit, which
-// bounds every entry of P as well, and the maximum is not even looked for. Only when a sum is too
-// large (the first tile, and a tile whose scores stand far above all before) is the maximum taken,
-// and l and O rescaled. This is FlashAttention-4's conditional rescaling carried one step further:
-// the sum, which is needed anyway, tells when the maximum is needed.
+// the usual choice. So m is kept as it is while the tile's partial sums stay below 2^kSumLimit,
+// which bounds every entry of P as well, and the maximum is not even looked for. Only when a sum is
+// too large (the first tile, and a tile whose scores stand far above all before) is the maximum
+// taken, and l and O rescaled. This is FlashAttention-4's conditional rescaling carried one step
+// further: the sum, which is needed anyway, tells when the maximum is needed.
 #pragma once
 
 #include "attention/exp2.cuh"
@@ -44,10 +44,10 @@ __device__ inline void exponentiate(const float (&scores)[kCount], float scale,
 #pragma unroll
   for (int pair = 0; pair < kCount / 2; ++pair) {
     const int half = pair % 2;
-    const float a = exp2_shared<kShare>(
-        2 * (pair / 2) + 0, ptx::fma(scores[2 * pair], scale, -reference[half]));
-    const float b = exp2_shared<kShare>(
-        2 * (pair / 2) + 1, ptx::fma(scores[2 * pair + 1], scale, -reference[half]));
+    const float a = exp2_shared<kShare>(2 * (pair / 2) + 0,
+                                        ptx::fma(scores[2 * pair], scale, -reference[half]));
+    const float b = exp2_shared<kShare>(2 * (pair / 2) + 1,
+                                        ptx::fma(scores[2 * pair + 1], scale, -reference[half]));
     partial[half][0] += a;
     partial[half][1] += b;
     probabilities[pair] = ptx::pack(Element{}, a, b);
@@ -81,8 +81,8 @@ __device__ inline void raise_reference(const float (&scores)[kCount], float scal
   }
 }
 
-/// One tile: scores become probabilities; `rows` and `output` are kept in step. `raise` says that the
-/// reference surely is too low, as on a row's first tile.
+/// One tile: scores become probabilities; `rows` and `output` are kept in step. `raise` says that
+/// the reference surely is too low, as on a row's first tile.
 template <class Element, int kShare, int kCount, int kOutputs>
 __device__ inline void softmax_step(const float (&scores)[kCount], float scale, bool raise,
                                     SoftmaxRows& rows, u32 (&probabilities)[kCount / 2],

@@ -101,10 +101,10 @@ __device__ inline void load_matrix_x4(const void* row, u32* a) {
 // 9.7.14.5.16 stmatrix.x4: four 8x8 matrices of 16-bit elements; lane i gives the address of row
 // i % 8 of matrix i / 8
 __device__ inline void store_matrix_x4(void* row, u32 a, u32 b, u32 c, u32 d) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                   shared_address(row)),
-               "r"(a), "r"(b), "r"(c), "r"(d)
-               : "memory");
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
+      "r"(a), "r"(b), "r"(c), "r"(d)
+      : "memory");
 }
 
 }  // namespace fa4::ptx

@@ -22,10 +22,10 @@ __device__ inline void mbarrier_arrive(u64* barrier) {
 
 // 9.7.13.15.13 mbarrier.arrive.expect_tx: arrives, and announces `bytes` of asynchronous copies
 __device__ inline void mbarrier_arrive_expect(u64* barrier, u32 bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                   shared_address(barrier)),
-               "r"(bytes)
-               : "memory");
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(bytes)
+      : "memory");
 }
 
 // 9.7.13.15.16 mbarrier.try_wait: false if the phase of this parity has not completed in a while
@@ -149,9 +149,7 @@ __device__ inline void registers_give() {
 }
 
 // 9.7.13.13 griddepcontrol.wait: earlier grids of the stream have finished and are visible
-__device__ inline void grid_dependency_wait() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-}
+__device__ inline void grid_dependency_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 // 9.7.13.13 griddepcontrol.launch_dependents: the next grid may start
 __device__ inline void grid_dependency_release() {

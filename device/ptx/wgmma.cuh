@@ -81,28 +81,29 @@ __device__ inline void pin(T (&d)[kCount]) {
 // 9.7.15.5.2 wgmma.mma_async, A by descriptor and A in registers; A K-major, B K-major or MN-major
 // (kTransposeB). Arguments: N, N / 16, the element type's tag and name, the numbers of the operands
 // after D.
-#define FA4_WGMMA(N, G, Tag, type, r0, r1, r2, r3, r4, r5, r6)                                       \
-  template <int kTransposeB>                                                                     \
-  __device__ inline void wgmma_shared(Tag, float (&d)[N / 2], u64 a, u64 b, bool accumulate) {   \
-    asm volatile(                                                                                \
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %" #r2 ", 0;\n"                                        \
-        "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." type "." type " {" FA4_PLACES_##G      \
-        "}, %" #r0 ", %" #r1 ", p, 1, 1, 0, %" #r3 ";\n}"                                        \
-        : FA4_OPERANDS_##G(d)                                                                    \
-        : "l"(a), "l"(b), "r"(static_cast<i32>(accumulate)), "n"(kTransposeB));                  \
-  }                                                                                              \
-  template <int kTransposeB>                                                                     \
-  __device__ inline void wgmma_registers(Tag, float (&d)[N / 2], const u32* a, u64 b,            \
-                                         bool accumulate) {                                      \
-    asm volatile(                                                                                \
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %" #r5 ", 0;\n"                                        \
-        "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." type "." type " {" FA4_PLACES_##G      \
-        "}, {%" #r0 ", %" #r1 ", %" #r2 ", %" #r3 "}, %" #r4 ", p, 1, 1, %" #r6 ";\n}" \
-        : FA4_OPERANDS_##G(d)                                                                    \
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<i32>(accumulate)), \
-          "n"(kTransposeB));                                                                     \
+#define FA4_WGMMA(N, G, Tag, type, r0, r1, r2, r3, r4, r5, r6)                                \
+  template <int kTransposeB>                                                                  \
+  __device__ inline void wgmma_shared(Tag, float(&d)[N / 2], u64 a, u64 b, bool accumulate) { \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #r2                                     \
+                 ", 0;\n"                                                                     \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." type "." type              \
+                 " {" FA4_PLACES_##G "}, %" #r0 ", %" #r1 ", p, 1, 1, 0, %" #r3 ";\n}"        \
+                 : FA4_OPERANDS_##G(d)                                                        \
+                 : "l"(a), "l"(b), "r"(static_cast<i32>(accumulate)), "n"(kTransposeB));      \
+  }                                                                                           \
+  template <int kTransposeB>                                                                  \
+  __device__ inline void wgmma_registers(Tag, float(&d)[N / 2], const u32* a, u64 b,          \
+                                         bool accumulate) {                                   \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #r5                                     \
+                 ", 0;\n"                                                                     \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." type "." type              \
+                 " {" FA4_PLACES_##G "}, {%" #r0 ", %" #r1 ", %" #r2 ", %" #r3 "}, %" #r4     \
+                                     ", p, 1, 1, %" #r6 ";\n}"                                \
+                 : FA4_OPERANDS_##G(d)                                                        \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),                        \
+                   "r"(static_cast<i32>(accumulate)), "n"(kTransposeB));                      \
   }
-#define FA4_WGMMA_TYPES(N, G, ...)            \
+#define FA4_WGMMA_TYPES(N, G, ...)           \
   FA4_WGMMA(N, G, Bf16, "bf16", __VA_ARGS__) \
   FA4_WGMMA(N, G, Fp16, "f16", __VA_ARGS__)
 

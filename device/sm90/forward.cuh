@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Attention forward for Hopper (sm_90a): O = softmax(scale * Q K^T) V, and LSE.
 //
-// One CTA takes tiles of kWarpgroups * 64 query rows of one head, one tile after another. A producer
-// warp copies Q, K and V to shared memory; each consumer warpgroup owns 64 rows and walks the keys
-// from the last tile to the first, S and P and O in registers:
+// One CTA takes tiles of kWarpgroups * 64 query rows of one head, one tile after another. A
+// producer warp copies Q, K and V to shared memory; each consumer warpgroup owns 64 rows and walks
+// the keys from the last tile to the first, S and P and O in registers:
 //
 //   consumer 0:  [Q K(n)] softmax(n) [P V(n), Q K(n-1)] softmax(n-1) [P V(n-1), Q K(n-2)] ...
 //   consumer 1:      ...  [P V(n), Q K(n-1)] softmax(n-1) ...
@@ -12,8 +12,8 @@
 // in its softmax, another's products keep the tensor cores busy.
 //
 // Glossary: tile = rows of Q or keys handled at once; stage = one buffer of a ring; S = scores,
-// P = probabilities before division by l, l = sum of P, reference = what stands for the maximum (see
-// attention/softmax.cuh); LSE = log of the sum of exp of the row's scaled scores.
+// P = probabilities before division by l, l = sum of P, reference = what stands for the maximum
+// (see attention/softmax.cuh); LSE = log of the sum of exp of the row's scaled scores.
 #pragma once
 
 #include "attention/mask.cuh"
@@ -30,11 +30,11 @@ namespace fa4::sm90 {
 
 /// What is fixed when a kernel is compiled. The host's ForwardConfig names the same things.
 struct ForwardConfig {
-  int dim_qk;            ///< Multiple of 16.
-  int dim_v;             ///< Multiple of 16.
-  int tile_keys;         ///< Multiple of 16.
-  int warpgroups;        ///< Consumers.
-  int stages;            ///< Of the ring of K and V tiles.
+  int dim_qk;      ///< Multiple of 16.
+  int dim_v;       ///< Multiple of 16.
+  int tile_keys;   ///< Multiple of 16.
+  int warpgroups;  ///< Consumers.
+  int stages;      ///< Of the ring of K and V tiles.
   int consumer_registers;
   int producer_registers;
   bool left;             ///< The band has a left side.
@@ -54,18 +54,18 @@ enum Order { kOrderNone = 0, kOrderProducts = 1, kOrderSoftmax = 2 };
 enum class Role { kConsumer, kProducer };
 
 struct ForwardParams {
-  TensorMap q, k, v, o;  ///< [b, h, s, d] as (d, s, h, b); boxes of 64 columns.
-  float* lse;            ///< [b, h, s_q] or null.
+  TensorMap q, k, v, o;              ///< [b, h, s, d] as (d, s, h, b); boxes of 64 columns.
+  float* lse;                        ///< [b, h, s_q] or null.
   i64 lse_batch, lse_head, lse_row;  ///< Strides, in floats.
   i32 rows_q;
   i32 rows_k;
-  i32 group;      ///< Query heads a key head.
-  i32 diagonal;   ///< Row i stands at key i + diagonal.
+  i32 group;     ///< Query heads a key head.
+  i32 diagonal;  ///< Row i stands at key i + diagonal.
   i32 left;
   i32 right;
-  float scale;    ///< scale * log2(e)
-  float hidden;   ///< What a hidden score is set to: -inf once scaled.
-  u32* counter;   ///< Dynamic: zero at launch.
+  float scale;   ///< scale * log2(e)
+  float hidden;  ///< What a hidden score is set to: -inf once scaled.
+  u32* counter;  ///< Dynamic: zero at launch.
   ScheduleParams schedule;
 };
 
@@ -255,8 +255,8 @@ __device__ inline void issue_scores(float (&scores)[kScores], QOperand<C>& q, u6
     if constexpr (C.q_registers) {
       ptx::wgmma_registers<0>(Element{}, scores, &q.registers[4 * step], k_step, step > 0);
     } else {
-      ptx::wgmma_shared<0>(Element{}, scores,
-                           q.descriptor + step_k_major<typename S::QTile>(step), k_step, step > 0);
+      ptx::wgmma_shared<0>(Element{}, scores, q.descriptor + step_k_major<typename S::QTile>(step),
+                           k_step, step > 0);
     }
   }
   ptx::wgmma_commit();
@@ -356,8 +356,8 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
     const KeyRange tiles = work.tiles;
     const i32 first_row = work.first_row + warpgroup * kRowsPerWarpgroup;
     const i32 last_row = min_of(first_row + kRowsPerWarpgroup, p.rows_q) - 1;
-    const KeyRange mine = uniform(
-        first_row <= last_row ? key_tiles<C>(band, first_row, last_row) : KeyRange{0, 0});
+    const KeyRange mine =
+        uniform(first_row <= last_row ? key_tiles<C>(band, first_row, last_row) : KeyRange{0, 0});
     const KeyRange whole = band.seen_by_all(first_row, last_row);
 
     float output[S::kOutputs];
@@ -397,8 +397,8 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
         const bool k_ready = shared.k_ring.peek(k_at);
         const bool masked = n * C.tile_keys < whole.begin || (n + 1) * C.tile_keys > whole.end;
         if (masked) {
-          apply_band(scores, band, first_row + warp * 16 + lane / 4,
-                     n * C.tile_keys + lane % 4 * 2, p.hidden);
+          apply_band(scores, band, first_row + warp * 16 + lane / 4, n * C.tile_keys + lane % 4 * 2,
+                     p.hidden);
         }
         begin_turn<C, kOrderSoftmax>(warpgroup);
         softmax_step<Element, C.polynomial_share>(scores, p.scale, first, rows, probabilities,

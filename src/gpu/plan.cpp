@@ -47,7 +47,10 @@ Result<const Runtime*> capable_runtime(Device device) {
 
 Support supports(const core::Problem& problem, Device device) {
   const std::string missing = sm90::unsupported_forward(problem);
-  if (!missing.empty()) return {false, "the GPU backend has no " + missing};
+  if (!missing.empty()) {
+    return {false, "device: is " + to_string(device) + "; supported: cpu (the GPU backend has no " +
+                       missing + ")"};
+  }
   const auto runtime = capable_runtime(device);
   if (!runtime.ok()) return {false, runtime.status().message()};
   const auto compiler = jit::nvrtc_version();

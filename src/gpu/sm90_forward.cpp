@@ -199,11 +199,11 @@ std::string unsupported_forward(const core::Problem& problem) {
   const AttentionProblem& spec = problem.spec;
   if (spec.pass != Pass::kForward) return "the backward";
   if (problem.dtype != DType::kBFloat16 && problem.dtype != DType::kFloat16) {
-    return std::string(to_string(problem.dtype)) + " tensors; supported: bfloat16, float16";
+    return std::string(to_string(problem.dtype)) + " tensors, only bfloat16 and float16";
   }
   for (const int64_t dim : {problem.dim_qk, problem.dim_v}) {
     if (dim % 8 != 0 || dim > 256) {
-      return "head dim " + std::to_string(dim) + "; supported: multiples of 8 up to 256";
+      return "head dim " + std::to_string(dim) + ", only multiples of 8 up to 256";
     }
   }
   if (spec.bias.present()) return "bias";

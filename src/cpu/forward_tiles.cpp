@@ -112,6 +112,12 @@ class TileTask {
 
   /// Each row's visible columns, and the range that holds them all.
   Columns find_visible(core::Range keys, int64_t first, int64_t count) {
+    const core::Range common = sequence_.keys_common_to_rows(task_.rows);
+    if (common.begin <= keys.begin && keys.end <= common.end) {  // most tiles
+      const Columns whole{0, keys.size()};
+      std::fill_n(s_.visible, count, whole);
+      return whole;
+    }
     Columns all{keys.size(), 0};
     for (int64_t r = 0; r < count; ++r) {
       const core::Range seen = core::intersect(sequence_.keys_of_row(position_of(first + r)), keys);

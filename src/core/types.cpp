@@ -93,10 +93,9 @@ Float16 to_float16(float x) {
 
 namespace {
 
-Tensor make_view(const void* data, DType dtype, std::initializer_list<int64_t> dims,
-                 Device device) {
+Tensor make_view(void* data, DType dtype, std::initializer_list<int64_t> dims, Device device) {
   Tensor t;
-  t.data = const_cast<void*>(data);  // NOLINT: inputs and outputs share one view type
+  t.data = data;
   t.dtype = dtype;
   t.rank = static_cast<int>(std::min<size_t>(dims.size(), Tensor::kMaxRank));
   t.device = device;
@@ -108,7 +107,8 @@ Tensor make_view(const void* data, DType dtype, std::initializer_list<int64_t> d
 
 Tensor Tensor::contiguous(const void* data, DType dtype, std::initializer_list<int64_t> dims,
                           Device device) {
-  Tensor t = make_view(data, dtype, dims, device);
+  // Inputs and outputs share one view type.
+  Tensor t = make_view(const_cast<void*>(data), dtype, dims, device);
   int64_t stride = 1;
   for (int i = t.rank - 1; i >= 0; --i) {
     t.strides[i] = stride;
@@ -120,7 +120,7 @@ Tensor Tensor::contiguous(const void* data, DType dtype, std::initializer_list<i
 
 Tensor Tensor::strided(const void* data, DType dtype, std::initializer_list<int64_t> dims,
                        std::initializer_list<int64_t> strides, Device device) {
-  Tensor t = make_view(data, dtype, dims, device);
+  Tensor t = make_view(const_cast<void*>(data), dtype, dims, device);
   std::copy_n(strides.begin(), std::min<size_t>(strides.size(), t.rank), t.strides.begin());
   return t;
 }

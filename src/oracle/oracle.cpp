@@ -165,9 +165,9 @@ struct Call {
     for (Key& key : keys) {
       key.p = math.stored(key.p / sum);
       lse_magnitude += key.p * key.magnitude;
-      // A score's rounding error is a relative error of p; half, since it is four roundings
-      // where the comparison allows eight.
-      key.p *= 1 + 0.5 * key.magnitude;
+      // A score's rounding error is a relative error of p. It grows with the root of the product's
+      // length: eight roundings, which the comparison allows, at 64.
+      key.p *= 1 + std::max(0.5, std::sqrt(static_cast<double>(d_qk)) / 8) * key.magnitude;
     }
     return true;
   }

@@ -18,9 +18,9 @@ BUILD = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build").resol
 LIBRARY = BUILD / "src" / "libfa4cpp.so"
 CHECKS = []
 
-SOURCE_ENDINGS = {".h", ".cpp", ".c", ".py", ".sh", ".cmake", ".awk", ".map", ".in", ".txt"}
+SOURCE_ENDINGS = {".h", ".cpp", ".cuh", ".c", ".py", ".sh", ".cmake", ".awk", ".map", ".in", ".txt"}
 SOURCE_NAMES = {"run", "test", ".clang-format", ".clang-tidy"}
-CODE_ENDINGS = {".h", ".cpp", ".c", ".py", ".sh"}
+CODE_ENDINGS = {".h", ".cpp", ".cuh", ".c", ".py", ".sh"}
 
 
 def check(function):

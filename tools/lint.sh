@@ -8,8 +8,7 @@ tool=$1
 build=$2
 shift 2
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-[ $# -gt 0 ] || mapfile -t files < <(find src -name '*.cpp' | sort)
-[ $# = 0 ] || files=("$@")
+[ $# -gt 0 ] && files=("$@") || mapfile -t files < <(find src -name "*.cpp" | sort)
 mkdir -p "$build/tidy"
 common=$({ "$tool" --version; cat .clang-tidy; find include src -name '*.h' | sort | xargs cat; } | cksum)
 

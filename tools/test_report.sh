@@ -45,15 +45,15 @@ check() { # NAME STATUS
 # between. Ending badly without a FAIL line is a failure too.
 run_checks() { # COMMAND...
   local status=0 before=$failed line log=build/log/$part_name.log
-  "$@" >"$log" 2>&1 </dev/null || status=$?
   while IFS= read -r line; do
     case $line in
+      "ENDED "*) status=${line#ENDED } ;;
       "PASS "*) pass; printf '   ok %s\n' "${line#PASS }" ;;
       "FAIL "*) fail "${line#FAIL }" ;;
       "SKIP "*) line=${line#SKIP }; skip "${line%%: *}" "${line#*: }" ;;
       *) printf '   %s\n' "$line" ;;
     esac
-  done <"$log"
+  done < <("$@" 2>&1 </dev/null | tee "$log"; echo "ENDED ${PIPESTATUS[0]}")
   [ "$status" = 0 ] || [ "$failed" -gt "$before" ] || fail "$1" "exit status $status"
 }
 

@@ -15,6 +15,8 @@
 // and lse -inf; their inputs are never read. Key and value rows that no query may see because of a
 // length, causal, a window or a mask may hold NaN and change nothing.
 //
+// Outputs must not overlap inputs or one another.
+//
 // Source: FlashAttention (arXiv 2205.14135), -2 (2307.08691), -3 (2407.08608), -4 (2603.05451).
 #pragma once
 
@@ -40,7 +42,8 @@ struct AttentionOptions {
       0;  ///< Same seed, same mask: on every backend, for any tile and thread count.
   bool deterministic = false;    ///< Backward bitwise repeatable (the forward always is).
   bool batch_invariant = false;  ///< A row's bits depend on its own q, k, v alone. Refuses dropout.
-  int threads = 0;  ///< CPU threads, 1,024 at most; 0 = every core this process may use.
+  int threads =
+      0;  ///< CPU threads; 0 = every core this process may use. More than 1,024 count as 1,024.
   std::optional<int64_t>
       max_seqlen_q;  ///< Upper bound of a packed sequence's length; never required.
   std::optional<int64_t> max_seqlen_k;
@@ -94,8 +97,6 @@ Status attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
 Status attention_backward(const AttentionTensors& tensors, const AttentionGradients& gradients,
                           const AttentionOptions& options = {}, Stream stream = {});
 
-/// One partial result of attention over a part of the keys.
-///
 /// Merges `parts` partial results of the same rows, as splits over the keys or a ring of devices
 /// make them: lse = log(sum exp(lse_p)), out = sum exp(lse_p - lse) * out_p. A part with lse -inf
 /// contributes nothing, whatever its out holds. CPU tensors only.

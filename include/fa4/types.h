@@ -67,7 +67,8 @@ struct Tensor {
   FA4_POINTER_IS_NOT_READ static Tensor contiguous(const void* data, DType dtype,
                                                    std::initializer_list<int64_t> dims,
                                                    Device device = {});
-  /// View with explicit strides, in elements, one for each dim.
+  /// View with explicit strides, in elements, one for each dim; with more or fewer of them every
+  /// stride becomes -1, which calls refuse.
   FA4_POINTER_IS_NOT_READ static Tensor strided(const void* data, DType dtype,
                                                 std::initializer_list<int64_t> dims,
                                                 std::initializer_list<int64_t> strides,

@@ -12,7 +12,7 @@
 namespace fa4::cli {
 namespace {
 
-/// A device of every tensor, so that a device that is not there is refused by the library itself.
+/// The tensor as one of `device`.
 Tensor on(Tensor tensor, Device device) {
   tensor.device = device;
   return tensor;
@@ -65,7 +65,9 @@ void add_run_flags(CLI::App& app, AttendRequest& r) {
       ->group(group);
   app.add_flag("--bf16", r.bfloat16, "Two-byte files (<u2, V2) hold bfloat16")->group(group);
   app.add_flag("--widen", r.widen, "Write 16-bit results as float32")->group(group);
-  app.add_option("--device", r.device, "cpu or cuda:N (default: cpu)")->group(group);
+  app.add_option("--device", r.device,
+                 "cpu, the only one so far: attend keeps its arrays in host memory")
+      ->group(group);
   app.add_option("--repeat", r.repeat, "Runs to time; the best is shown (default: 1)")
       ->check(CLI::Range(1, 1000000).description(""))
       ->group(group);
@@ -81,11 +83,12 @@ void add_run_flags(CLI::App& app, AttendRequest& r) {
 Device device_of(const AttendRequest& request) {
   const std::string& name = request.device;
   if (name == "cpu") return Device::cpu();
-  if (name == "cuda") return Device::cuda(0);
   int index = 0;
   char rest = 0;
-  if (std::sscanf(name.c_str(), "cuda:%d%c", &index, &rest) == 1 && index >= 0) {
-    return Device::cuda(index);
+  const bool is_gpu = std::sscanf(name.c_str(), "cuda:%d%c", &index, &rest) == 1 && index >= 0;
+  if (is_gpu || name == "cuda") {
+    throw std::runtime_error(fmt::format(
+        "device: is {}; supported: cpu (attend keeps its arrays in host memory)", name));
   }
   throw UsageError(fmt::format("--device: is '{}'; allowed: cpu, cuda or cuda:N", name));
 }

@@ -28,7 +28,7 @@ struct Request {
 };
 
 void add_flags(CLI::App& app, Request& r) {
-  app.add_flag("--cpu", r.cpu, "Bench the CPU, the only backend of this version (default)");
+  app.add_flag("--cpu", r.cpu, "Bench the CPU (default; the GPU has no bench yet)");
   app.add_option("--filter", r.grid.filter,
                  "Only cells whose name matches this regular expression; --list shows names");
   app.add_flag("--list", r.list, "List the cells' names and stop");

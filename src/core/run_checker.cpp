@@ -50,8 +50,25 @@ Status check_written(const char* name, const Tensor& t) {
 }  // namespace
 
 void RunChecker::output(const char* name, const Tensor& t, const TensorSpec& spec) {
+  if (status_.ok()) status_ = check_shared(name, t);
   check(name, t, spec);
   if (status_.ok() && t.present()) status_ = check_written(name, t);
+}
+
+void RunChecker::check(const char* name, const Tensor& t, const TensorSpec& spec) {
+  if (status_.ok()) status_ = check_one(name, t, spec);
+  if (t.present() && t.data != nullptr && count_ < kMostTensors) seen_[count_++] = {name, t.data};
+}
+
+/// What is written in tiles while other tiles are still read must lie apart from it. Views that
+/// overlap further on are not looked for.
+Status RunChecker::check_shared(const char* name, const Tensor& t) const {
+  for (int i = 0; t.present() && i < count_; ++i) {
+    if (seen_[i].data != t.data) continue;
+    return invalid_argument(string(name) + ": begins where " + seen_[i].name +
+                            " does; allowed: memory of its own, since it is written");
+  }
+  return {};
 }
 
 Status RunChecker::check_one(const char* name, const Tensor& t, const TensorSpec& spec) const {

@@ -97,9 +97,9 @@ Tensor make_view(void* data, DType dtype, std::initializer_list<int64_t> dims, D
   Tensor t;
   t.data = data;
   t.dtype = dtype;
-  t.rank = static_cast<int>(std::min<size_t>(dims.size(), Tensor::kMaxRank));
+  t.rank = static_cast<int>(dims.size());  // above kMaxRank it is refused where it is used
   t.device = device;
-  std::copy_n(dims.begin(), t.rank, t.dims.begin());
+  std::copy_n(dims.begin(), std::min(t.rank, Tensor::kMaxRank), t.dims.begin());
   return t;
 }
 
@@ -110,7 +110,7 @@ Tensor Tensor::contiguous(const void* data, DType dtype, std::initializer_list<i
   // Inputs and outputs share one view type.
   Tensor t = make_view(const_cast<void*>(data), dtype, dims, device);
   int64_t stride = 1;
-  for (int i = t.rank - 1; i >= 0; --i) {
+  for (int i = std::min(t.rank, kMaxRank) - 1; i >= 0; --i) {
     t.strides[i] = stride;
     // Sizes that wrap are caught where the tensor is used.
     stride = static_cast<int64_t>(static_cast<uint64_t>(stride) * static_cast<uint64_t>(t.dims[i]));
@@ -121,7 +121,11 @@ Tensor Tensor::contiguous(const void* data, DType dtype, std::initializer_list<i
 Tensor Tensor::strided(const void* data, DType dtype, std::initializer_list<int64_t> dims,
                        std::initializer_list<int64_t> strides, Device device) {
   Tensor t = make_view(const_cast<void*>(data), dtype, dims, device);
-  std::copy_n(strides.begin(), std::min<size_t>(strides.size(), t.rank), t.strides.begin());
+  if (strides.size() != dims.size()) {
+    t.strides.fill(-1);  // which every call refuses
+  } else {
+    std::copy_n(strides.begin(), std::min(t.rank, kMaxRank), t.strides.begin());
+  }
   return t;
 }
 

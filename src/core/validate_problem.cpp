@@ -34,7 +34,7 @@ Status check_float(const char* name, const TensorSpec& spec) {
 /// Non-negative dims whose product, in bytes, fits 63 bits.
 Status check_size(const char* name, const TensorSpec& spec) {
   int64_t bytes = size_of(spec.dtype);
-  for (int i = 0; i < spec.rank; ++i) {
+  for (int i = 0; i < std::min(spec.rank, Tensor::kMaxRank); ++i) {
     if (spec.dims[i] < 0) {
       return invalid_argument(string(name) + ": dim " + to_string(i) + " of " + format_dims(spec) +
                               " is negative; allowed: 0 or more");
@@ -52,8 +52,9 @@ Status check_size(const char* name, const TensorSpec& spec) {
 /// q, k or v: a float tensor, rank 4 dense or rank 3 packed, with at least one head and column.
 Status check_operand(const char* name, const TensorSpec& spec) {
   if (spec.rank != 3 && spec.rank != 4) {
-    return invalid_argument(string(name) + ": rank is " + to_string(spec.rank) +
-                            "; allowed: 4 ([batch, seqlen, heads, head_dim]) or 3 (packed, "
+    const string was = spec.present() ? "rank is " + to_string(spec.rank) : "absent";
+    return invalid_argument(string(name) + ": " + was +
+                            "; allowed: rank 4 ([batch, seqlen, heads, head_dim]) or 3 (packed, "
                             "[total, heads, head_dim])");
   }
   FA4_RETURN_IF_ERROR(check_float(name, spec));

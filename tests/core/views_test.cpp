@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Views that a caller got wrong, and outputs that share memory.
+#include <fa4/attention.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace fa4 {
+namespace {
+
+constexpr int64_t kRows = 5, kDim = 4;
+
+struct Buffers {
+  std::vector<float> q = std::vector<float>(kRows * kDim, 1), k = q, v = q, out = q, lse = q;
+  std::vector<float> dq = q, dk = q, dv = q;
+};
+
+Tensor view(const std::vector<float>& x) {
+  return Tensor::contiguous(x.data(), DType::kFloat32, {1, kRows, 1, kDim});
+}
+Tensor rows(const std::vector<float>& x) {
+  return Tensor::contiguous(x.data(), DType::kFloat32, {1, 1, kRows});
+}
+
+TEST(Views, MoreDimsThanATensorHasAreRefused) {
+  const Buffers b;
+  const Tensor q = Tensor::contiguous(b.q.data(), DType::kFloat32, {1, 1, kRows, 1, kDim});
+  const Status status = attention(q, q, q, view(b.out));
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("q: rank is 5; allowed: rank 4"), std::string::npos)
+      << status.message();
+}
+
+TEST(Views, AForgottenTensorIsAbsent) {
+  const Buffers b;
+  const Status status = attention({}, view(b.k), view(b.v), view(b.out));
+  EXPECT_NE(status.message().find("q: absent; allowed: rank 4"), std::string::npos)
+      << status.message();
+}
+
+TEST(Views, AsManyStridesAsDims) {
+  const Buffers b;
+  for (const auto strides : {std::initializer_list<int64_t>{kDim, kDim, 1},
+                             std::initializer_list<int64_t>{kDim, kDim, kDim, kDim, 1}}) {
+    const Tensor q = Tensor::strided(b.q.data(), DType::kFloat32, {1, kRows, 1, kDim}, strides);
+    const Status status = attention(q, view(b.k), view(b.v), view(b.out));
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(status.message().find("q: stride 0 is -1"), std::string::npos) << status.message();
+  }
+}
+
+TEST(Views, OutputsHaveMemoryOfTheirOwn) {
+  const Buffers b;
+  const auto refused = [](const Status& status, const char* message) {
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(status.message().find(message), std::string::npos) << status.message();
+  };
+  refused(attention(view(b.q), view(b.k), view(b.v), view(b.k)), "out: begins where k does");
+  refused(attention(view(b.q), view(b.k), view(b.v), view(b.out), rows(b.out)),
+          "lse: begins where out does");
+  AttentionTensors t{view(b.q), view(b.k), view(b.v), view(b.out), rows(b.lse)};
+  AttentionGradients g{view(b.out), {}, view(b.dq), view(b.dq), view(b.dv)};
+  refused(attention_backward(t, g), "dk: begins where dq does");
+  // Inputs may share theirs: keys that are values too, dout that is out.
+  t = {view(b.q), view(b.q), view(b.q), view(b.out), rows(b.lse)};
+  g = {view(b.out), {}, view(b.dq), view(b.dk), view(b.dv)};
+  EXPECT_TRUE(attention(t).ok());
+  EXPECT_TRUE(attention_backward(t, g).ok());
+}
+
+}  // namespace
+}  // namespace fa4

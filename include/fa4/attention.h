@@ -32,11 +32,11 @@ namespace fa4 {
 
 /// What to compute, apart from the tensors.
 struct AttentionOptions {
-  std::optional<double>
-      scale;  ///< Any finite number, 0 and negative ones too; default 1/sqrt(d_qk).
+  std::optional<double> scale;  ///< Any number up to 1e30 (float64: finite), 0 and negative ones
+                                ///< too; default 1/sqrt(d_qk).
   Causal causal = Causal::kNone;
   Window window{};       ///< left, right: absent or >= 0, inclusive.
-  double softcap = 0;    ///< 0 = off; finite, > 0 = the cap.
+  double softcap = 0;    ///< 0 = off, else the cap: 1e-30 to 1e30 (float64: any).
   double dropout_p = 0;  ///< Probability of dropping, in [0, 1). The LSE ignores it.
   uint64_t dropout_seed =
       0;  ///< Same seed, same mask: on every backend, for any tile and thread count.
@@ -53,34 +53,35 @@ struct AttentionOptions {
 /// are packed, [total, heads, head_dim], with cu_seqlens. q, k and v have one dtype. Absent =
 /// default.
 struct AttentionTensors {
-  Tensor q;     ///< [b, s_q, h_q, d_qk] or [total_q, h_q, d_qk]
-  Tensor k;     ///< [b, s_k, h_k, d_qk] or [total_k, h_k, d_qk]; h_q a multiple of h_k
-  Tensor v;     ///< [b, s_k, h_k, d_v]  or [total_k, h_k, d_v]
-  Tensor out;   ///< [b, s_q, h_q, d_v]  or [total_q, h_q, d_v], dtype of q. Written.
-  Tensor lse;   ///< [b, h_q, s_q] or [h_q, total_q], float32 (float64 for float64 q), natural
-                ///< log, scale and sink included. Written; may be absent in the forward.
-  Tensor bias;  ///< Added to scores, any float dtype; each dim of [b, h_q, s_q, s_k] or 1.
-                ///< -inf hides a key as a mask does.
-  Tensor mask;  ///< bool, true = may see; each dim of [b, h_q, s_q, s_k] or 1.
-  Tensor alibi_slopes;  ///< float32, [h_q] or [b, h_q]: adds slope * (j - diagonal(i)).
-  Tensor sink;          ///< Any float dtype, [h_q]: one more logit per head, with no value.
-  Tensor cu_seqlens_q;  ///< int32 or int64, [b + 1]: first 0, never decreasing, last <= total_q.
-  Tensor cu_seqlens_k;
-  Tensor seqused_q;  ///< int32 or int64, [b]: rows of sequence b that count, from its first row on.
-  Tensor seqused_k;
-  Tensor start_q;  ///< int32 or int64, [b]: rows of sequence b before this one are padding on the
-  Tensor start_k;  ///< left. Rows that count: start <= row < used (or the sequence's length).
+  Tensor q{};     ///< [b, s_q, h_q, d_qk] or [total_q, h_q, d_qk]
+  Tensor k{};     ///< [b, s_k, h_k, d_qk] or [total_k, h_k, d_qk]; h_q a multiple of h_k
+  Tensor v{};     ///< [b, s_k, h_k, d_v]  or [total_k, h_k, d_v]
+  Tensor out{};   ///< [b, s_q, h_q, d_v]  or [total_q, h_q, d_v], dtype of q. Written.
+  Tensor lse{};   ///< [b, h_q, s_q] or [h_q, total_q], float32 (float64 for float64 q), natural
+                  ///< log, scale and sink included. Written; may be absent in the forward.
+  Tensor bias{};  ///< Added to scores, any float dtype; each dim of [b, h_q, s_q, s_k] or 1.
+                  ///< -inf hides a key as a mask does.
+  Tensor mask{};  ///< bool, true = may see; each dim of [b, h_q, s_q, s_k] or 1.
+  Tensor alibi_slopes{};  ///< float32, [h_q] or [b, h_q]: adds slope * (j - diagonal(i)).
+  Tensor sink{};          ///< Any float dtype, [h_q]: one more logit per head, with no value.
+  Tensor cu_seqlens_q{};  ///< int32 or int64, [b + 1]: first 0, never decreasing, last <= total_q.
+  Tensor cu_seqlens_k{};
+  Tensor
+      seqused_q{};  ///< int32 or int64, [b]: rows of sequence b that count, from its first row on.
+  Tensor seqused_k{};
+  Tensor start_q{};  ///< int32 or int64, [b]: rows of sequence b before this one are padding on the
+  Tensor start_k{};  ///< left. Rows that count: start <= row < used (or the sequence's length).
 };
 
 /// The tensors of a backward call beside the forward's (out and lse included).
 struct AttentionGradients {
-  Tensor dout;   ///< Like out. Read.
-  Tensor dlse;   ///< Like lse, may be absent: the gradient that flows into the LSE. Read.
-  Tensor dq;     ///< Like q. Written, as all below.
-  Tensor dk;     ///< Like k.
-  Tensor dv;     ///< Like v.
-  Tensor dbias;  ///< Like bias, may be absent; summed over the dims that bias broadcasts.
-  Tensor dsink;  ///< Like sink, may be absent.
+  Tensor dout{};   ///< Like out. Read.
+  Tensor dlse{};   ///< Like lse, may be absent: the gradient that flows into the LSE. Read.
+  Tensor dq{};     ///< Like q. Written, as all below.
+  Tensor dk{};     ///< Like k.
+  Tensor dv{};     ///< Like v.
+  Tensor dbias{};  ///< Like bias, may be absent; summed over the dims that bias broadcasts.
+  Tensor dsink{};  ///< Like sink, may be absent.
 };
 
 /// Computes out and lse. Chooses the device from q; allocates its workspace, and remembers nothing

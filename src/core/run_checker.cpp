@@ -37,6 +37,7 @@ Status check_strides(const char* name, const Tensor& t) {
 
 /// An output must not be broadcast: two elements in one place would overwrite one another.
 Status check_written(const char* name, const Tensor& t) {
+  if (std::find(t.dims.begin(), t.dims.begin() + t.rank, 0) != t.dims.begin() + t.rank) return {};
   for (int i = 0; i < t.rank; ++i) {
     if (t.strides[i] == 0 && t.dims[i] > 1) {
       return invalid_argument(string(name) + ": stride " + to_string(i) + " is 0 over " +

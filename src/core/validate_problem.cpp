@@ -254,11 +254,28 @@ Status check_gradients(const AttentionProblem& p) {
   return {};
 }
 
+/// Where arithmetic is float32, the options must be numbers that it can work with.
+Status check_range(const AttentionOptions& o, DType dtype) {
+  constexpr double kSmallest = 1e-30, kLargest = 1e30;
+  if (dtype == DType::kFloat64) return {};
+  if (o.scale && std::abs(*o.scale) > kLargest) {
+    return invalid_argument("scale: is " + format_number(*o.scale) +
+                            "; allowed: -1e30 to 1e30 (float64 tensors: any finite number)");
+  }
+  if (o.softcap != 0 && (o.softcap < kSmallest || o.softcap > kLargest)) {
+    return invalid_argument(
+        "softcap: is " + format_number(o.softcap) +
+        "; allowed: 0 (off), or 1e-30 to 1e30 (float64 tensors: any finite cap)");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Problem> validate(const AttentionProblem& spec) {
   FA4_RETURN_IF_ERROR(check_operands(spec));
   FA4_RETURN_IF_ERROR(check_options(spec.options));
+  FA4_RETURN_IF_ERROR(check_range(spec.options, spec.q.dtype));
 
   Problem p;
   p.spec = spec;

@@ -13,6 +13,7 @@ constexpr int64_t kStripRows = 24;
 // Enough tasks at once for this many threads before chunks become larger than a tile.
 constexpr int64_t kWantedWidth = 64;
 constexpr int64_t kMaxChunkTiles = 4;
+constexpr int64_t kBatchInvariantChunkTiles = 2;
 
 int64_t nearest_multiple(int64_t x, int64_t step) {
   return std::max<int64_t>(1, (x + step / 2) / step) * step;
@@ -21,8 +22,9 @@ int64_t nearest_multiple(int64_t x, int64_t step) {
 /// Tiles along each side of a chunk. Large chunks mean fewer switches between chunks, small ones
 /// more tasks that can run at once.
 int64_t chunk_tiles(const core::Problem& problem, int64_t tile_q, int64_t tile_k) {
-  const bool own_shape_alone = problem.spec.options.batch_invariant;
-  const int64_t units = own_shape_alone ? 1 : problem.batch * problem.heads_k;
+  // Lengths and units tell of the rest of the batch too, and sums follow the chunks.
+  if (problem.spec.options.batch_invariant) return kBatchInvariantChunkTiles;
+  const int64_t units = problem.batch * problem.heads_k;
   for (int64_t tiles = kMaxChunkTiles; tiles > 1; tiles /= 2) {
     const int64_t q_chunks = divide_up(problem.max_rows_q(), tiles * tile_q) * problem.group;
     const int64_t k_chunks = divide_up(problem.max_rows_k(), tiles * tile_k);

@@ -24,6 +24,10 @@ constexpr int64_t kColumns = 256;  // that are merged at a time
 bool is_float(DType t) { return t == DType::kFloat32 || t == DType::kFloat64; }
 bool is_any_float(DType t) { return is_float(t) || t == DType::kBFloat16 || t == DType::kFloat16; }
 
+bool is_empty(const Tensor& t) {
+  return std::find(t.dims.begin(), t.dims.begin() + t.rank, 0) != t.dims.begin() + t.rank;
+}
+
 /// Legal memory: on the CPU, data unless empty, no negative stride, written elements apart.
 Status check_memory(const char* name, const Tensor& t, bool written) {
   if (t.device.type != DeviceType::kCpu) {
@@ -35,7 +39,7 @@ Status check_memory(const char* name, const Tensor& t, bool written) {
       return invalid_argument(string(name) + ": dim " + std::to_string(i) + " is " +
                               std::to_string(t.dims[i]) + "; allowed: 0 or more");
     }
-    const bool bad_zero = written && t.strides[i] == 0 && t.dims[i] > 1;
+    const bool bad_zero = written && !is_empty(t) && t.strides[i] == 0 && t.dims[i] > 1;
     if (t.strides[i] < 0 || bad_zero) {
       return invalid_argument(
           string(name) + ": stride " + std::to_string(i) + " is " + std::to_string(t.strides[i]) +

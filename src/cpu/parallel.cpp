@@ -12,6 +12,7 @@
 #include <tbb/partitioner.h>
 #include <tbb/task_arena.h>
 
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -51,12 +52,19 @@ void allow_threads(int threads) {
 
 void run_workers(int workers, const std::function<void(int)>& body) {
   if (workers <= 1) return body(0);
-  allow_threads(workers);
-  tbb::task_arena arena(workers);
-  arena.execute([&] {
-    tbb::parallel_for(
-        0, workers, [&](int worker) { body(worker); }, tbb::simple_partitioner{});
-  });
+  try {
+    allow_threads(workers);
+    // The application may allow fewer; its limit holds, and asking for more would print.
+    const size_t allowed =
+        tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism);
+    tbb::task_arena arena(static_cast<int>(std::min<size_t>(workers, allowed)));
+    arena.execute([&] {
+      tbb::parallel_for(
+          0, workers, [&](int worker) { body(worker); }, tbb::simple_partitioner{});
+    });
+  } catch (const std::exception&) {  // no thread could be started
+    body(0);                         // takes all work that nobody took
+  }
 }
 
 #else  // ThreadSanitizer gives false reports inside oneTBB, so its build starts plain threads.

@@ -68,5 +68,31 @@ TEST(Views, OutputsHaveMemoryOfTheirOwn) {
   EXPECT_TRUE(attention_backward(t, g).ok());
 }
 
+TEST(Views, EmptyOnesWithTheirOwnStridesAreFine) {
+  const std::vector<float> none(1);
+  const auto packed = [&](int64_t d) {
+    return Tensor::contiguous(none.data(), DType::kFloat32, {0, 2, d});
+  };
+  const std::vector<int32_t> cu(2, 0);
+  AttentionTensors t{packed(4), packed(4), packed(8), {}, {}};
+  t.out = packed(8);
+  t.lse = Tensor::contiguous(nullptr, DType::kFloat32, {2, 0});
+  t.q.data = t.k.data = t.v.data = t.out.data = nullptr;
+  t.cu_seqlens_q = t.cu_seqlens_k = Tensor::contiguous(cu.data(), DType::kInt32, {2});
+  const Status status = attention(t);
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST(Options, NumbersThatFloat32CannotHoldAreRefused) {
+  const Buffers b;
+  const auto run = [&](const AttentionOptions& options) {
+    return attention(view(b.q), view(b.k), view(b.v), view(b.out), {}, options);
+  };
+  EXPECT_EQ(run({.softcap = 1e-50}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(run({.softcap = 1e39}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(run({.scale = -3e38}).code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(run({.scale = -3e8, .softcap = 1e-20}).ok());
+}
+
 }  // namespace
 }  // namespace fa4

@@ -32,8 +32,7 @@ namespace fa4 {
 
 /// What to compute, apart from the tensors.
 struct AttentionOptions {
-  std::optional<double> scale;  ///< Any number up to 1e30 (float64: finite), 0 and negative ones
-                                ///< too; default 1/sqrt(d_qk).
+  std::optional<double> scale{};  ///< -1e30 to 1e30 (float64: any finite); default 1/sqrt(d_qk).
   Causal causal = Causal::kNone;
   Window window{};       ///< left, right: absent or >= 0, inclusive.
   double softcap = 0;    ///< 0 = off, else the cap: 1e-30 to 1e30 (float64: any).
@@ -45,8 +44,8 @@ struct AttentionOptions {
   int threads =
       0;  ///< CPU threads; 0 = every core this process may use. More than 1,024 count as 1,024.
   std::optional<int64_t>
-      max_seqlen_q;  ///< Upper bound of a packed sequence's length; never required.
-  std::optional<int64_t> max_seqlen_k;
+      max_seqlen_q{};  ///< Upper bound of a packed sequence's length; never required.
+  std::optional<int64_t> max_seqlen_k{};
 };
 
 /// The tensors of a forward call. Rank-4 q, k, v are [batch, seqlen, heads, head_dim]; rank-3 ones
@@ -66,8 +65,7 @@ struct AttentionTensors {
   Tensor sink{};          ///< Any float dtype, [h_q]: one more logit per head, with no value.
   Tensor cu_seqlens_q{};  ///< int32 or int64, [b + 1]: first 0, never decreasing, last <= total_q.
   Tensor cu_seqlens_k{};
-  Tensor
-      seqused_q{};  ///< int32 or int64, [b]: rows of sequence b that count, from its first row on.
+  Tensor seqused_q{};  ///< int32 or int64, [b]: rows of sequence b that count, from its first on.
   Tensor seqused_k{};
   Tensor start_q{};  ///< int32 or int64, [b]: rows of sequence b before this one are padding on the
   Tensor start_k{};  ///< left. Rows that count: start <= row < used (or the sequence's length).

@@ -87,8 +87,8 @@ enum class Causal : int {
 /// window of W tokens that end at the query is left = W - 1, right = 0. The diagonal is causal's:
 /// bottom-right unless Causal::kTopLeft is asked for.
 struct Window {
-  std::optional<int64_t> left;
-  std::optional<int64_t> right;
+  std::optional<int64_t> left{};
+  std::optional<int64_t> right{};
 };
 
 }  // namespace fa4

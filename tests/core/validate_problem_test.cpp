@@ -18,9 +18,9 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 
 TEST(ValidateProblem, RefusesWrongOperands) {
   const std::vector<BadInput> table = {
-      {"no q", [](Call& c) { c.t.q = {}; }, kInvalid, {"q: ", "rank is 0"}},
-      {"no k", [](Call& c) { c.t.k = {}; }, kInvalid, {"k: ", "rank is 0"}},
-      {"no v", [](Call& c) { c.t.v = {}; }, kInvalid, {"v: ", "rank is 0"}},
+      {"no q", [](Call& c) { c.t.q = {}; }, kInvalid, {"q: ", "absent"}},
+      {"no k", [](Call& c) { c.t.k = {}; }, kInvalid, {"k: ", "absent"}},
+      {"no v", [](Call& c) { c.t.v = {}; }, kInvalid, {"v: ", "absent"}},
       {"q of rank 2", [](Call& c) { c.t.q.rank = 2; }, kInvalid, {"q: ", "rank is 2"}},
       {"q of rank 7", [](Call& c) { c.t.q.rank = 7; }, kInvalid, {"q: ", "rank is 7"}},
       {"q of rank -1", [](Call& c) { c.t.q.rank = -1; }, kInvalid, {"q: ", "rank is -1"}},

@@ -36,6 +36,27 @@ class ContextScope {
 
 CudaPointer address_of(const void* data) { return reinterpret_cast<uintptr_t>(data); }
 
+/// CUtensorMapDataType; -1: there is none.
+int tensor_map_dtype(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return 6;
+    case DType::kFloat32:
+      return 7;
+    case DType::kFloat64:
+      return 8;
+    case DType::kBFloat16:
+      return 9;
+    case DType::kInt32:
+      return 3;
+    case DType::kInt64:
+      return 5;
+    case DType::kBool:
+      return 0;
+  }
+  return -1;
+}
+
 class DriverKernel final : public Kernel {
  public:
   DriverKernel(const DriverApi& api, void* context, void* module, void* function)
@@ -62,13 +83,14 @@ class DriverRuntime final : public Runtime {
       : api_(api), context_(context), properties_(std::move(properties)) {}
 
   const Properties& properties() const override { return properties_; }
+  CodeFormat code_format() const override { return CodeFormat::kCubin; }
 
-  Result<std::shared_ptr<const Kernel>> load(std::span<const std::byte> image,
+  Result<std::shared_ptr<const Kernel>> load(std::span<const std::byte> code,
                                              const std::string& entry,
                                              unsigned shared_bytes) const override {
     const ContextScope scope(api_, context_);
     void *module = nullptr, *function = nullptr;
-    CudaResult error = api_.cuModuleLoadData(&module, image.data());
+    CudaResult error = api_.cuModuleLoadData(&module, code.data());
     if (error != 0) return failed(api_, "cuModuleLoadData", error);
     auto kernel = [&] { return std::make_shared<DriverKernel>(api_, context_, module, function); };
     error = api_.cuModuleGetFunction(&function, module, entry.c_str());
@@ -85,65 +107,112 @@ class DriverRuntime final : public Runtime {
     return std::shared_ptr<const Kernel>(kernel());
   }
 
-  Status launch(const Kernel& kernel, const Launch& launch, std::span<std::byte> params,
+  Status launch(const Kernel& kernel, const Launch& launch, std::span<const std::byte> params,
                 Stream stream) const override {
-    const ContextScope scope(api_, context_);
-    void* pointers[] = {params.data()};
-    const CudaResult error = api_.cuLaunchKernel(
-        static_cast<const DriverKernel&>(kernel).function(), launch.blocks, 1, 1, launch.threads, 1,
-        1, launch.shared_bytes, stream.handle, pointers, nullptr);
-    return error == 0 ? Status() : failed(api_, "cuLaunchKernel", error);
+    using Attribute = CudaLaunchAttribute;
+    Attribute attributes[2] = {};
+    CudaLaunch config = {{launch.blocks, 1, 1},
+                         {launch.threads, 1, 1},
+                         launch.shared_bytes,
+                         stream.handle,
+                         attributes,
+                         0};
+    if (launch.cluster > 1) {
+      Attribute& cluster = attributes[config.attribute_count++];
+      cluster.id = Attribute::kClusterDimension;
+      cluster.value.cluster[0] = launch.cluster;
+      cluster.value.cluster[1] = cluster.value.cluster[2] = 1;
+    }
+    if (launch.overlaps_previous) {
+      Attribute& overlap = attributes[config.attribute_count++];
+      overlap.id = Attribute::kProgrammaticStreamSerialization;
+      overlap.value.programmatic = 1;
+    }
+    void* pointers[] = {const_cast<std::byte*>(params.data())};
+    return call("cuLaunchKernelEx", api_.cuLaunchKernelEx, &config,
+                static_cast<const DriverKernel&>(kernel).function(), pointers, nullptr);
   }
 
-  Status fill(void* data, uint32_t word, size_t count, Stream stream) const override {
-    const ContextScope scope(api_, context_);
-    const CudaResult error = api_.cuMemsetD32Async(address_of(data), word, count, stream.handle);
-    return error == 0 ? Status() : failed(api_, "cuMemsetD32Async", error);
-  }
-
-  Result<TensorMap> tensor_map(const TensorMapSpec& spec) const override {
-    constexpr int kFloat16 = 6, kBFloat16 = 9;  // CUtensorMapDataType
-    constexpr int kNoInterleave = 0, kSwizzle128 = 3, kPromote128 = 2, kZeroFill = 0;
-    constexpr uint32_t kDense[4] = {1, 1, 1, 1};
-    const ContextScope scope(api_, context_);
-    TensorMap map;
-    const CudaResult error = api_.cuTensorMapEncodeTiled(
-        &map, spec.dtype == DType::kFloat16 ? kFloat16 : kBFloat16, 4, const_cast<void*>(spec.data),
-        spec.dims.data(), spec.strides.data(), spec.box.data(), kDense, kNoInterleave, kSwizzle128,
-        kPromote128, kZeroFill);
-    if (error != 0) return failed(api_, "cuTensorMapEncodeTiled", error);
-    return map;
+  Status encode(const TensorMapSpec& spec, TensorMap& map) const override {
+    constexpr uint32_t kDense[TensorMapSpec::kMaxRank] = {1, 1, 1, 1, 1};
+    constexpr int kNoInterleave = 0, kPromote128 = 2, kZeroFill = 0;
+    return call("cuTensorMapEncodeTiled", api_.cuTensorMapEncodeTiled, &map,
+                tensor_map_dtype(spec.dtype), static_cast<uint32_t>(spec.rank),
+                const_cast<void*>(spec.data), spec.dims.data(), spec.strides.data(),
+                spec.box.data(), kDense, kNoInterleave, static_cast<int>(spec.swizzle), kPromote128,
+                kZeroFill);
   }
 
   Result<void*> allocate(size_t bytes) const override {
-    const ContextScope scope(api_, context_);
     CudaPointer data = 0;
-    const CudaResult error = api_.cuMemAlloc(&data, bytes);
-    if (error != 0) return failed(api_, "cuMemAlloc", error);
+    const Status status = call("cuMemAlloc", api_.cuMemAlloc, &data, bytes);
+    if (!status.ok()) return status;
     return reinterpret_cast<void*>(static_cast<uintptr_t>(data));
   }
   Status release(void* data) const override {
-    const ContextScope scope(api_, context_);
-    const CudaResult error = api_.cuMemFree(address_of(data));
-    return error == 0 ? Status() : failed(api_, "cuMemFree", error);
+    return call("cuMemFree", api_.cuMemFree, address_of(data));
   }
   Status copy_in(void* device, const void* host, size_t bytes) const override {
-    const ContextScope scope(api_, context_);
-    const CudaResult error = api_.cuMemcpyHtoD(address_of(device), host, bytes);
-    return error == 0 ? Status() : failed(api_, "cuMemcpyHtoD", error);
+    return call("cuMemcpyHtoD", api_.cuMemcpyHtoD, address_of(device), host, bytes);
   }
   Status copy_out(void* host, const void* device, size_t bytes) const override {
-    const ContextScope scope(api_, context_);
-    const CudaResult error = api_.cuMemcpyDtoH(host, address_of(device), bytes);
-    return error == 0 ? Status() : failed(api_, "cuMemcpyDtoH", error);
+    return call("cuMemcpyDtoH", api_.cuMemcpyDtoH, host, address_of(device), bytes);
+  }
+  Status fill(void* data, uint32_t word, size_t count, Stream stream) const override {
+    return call("cuMemsetD32Async", api_.cuMemsetD32Async, address_of(data), word, count,
+                stream.handle);
+  }
+
+  Result<Stream> make_stream() const override {
+    constexpr unsigned kNonBlocking = 1;
+    Stream stream;
+    const Status status = call("cuStreamCreate", api_.cuStreamCreate, &stream.handle, kNonBlocking);
+    if (!status.ok()) return status;
+    return stream;
+  }
+  Status release(Stream stream) const override {
+    return call("cuStreamDestroy", api_.cuStreamDestroy, stream.handle);
   }
   Status synchronize(Stream stream) const override {
-    const ContextScope scope(api_, context_);
-    const CudaResult error = api_.cuStreamSynchronize(stream.handle);
-    return error == 0 ? Status() : failed(api_, "cuStreamSynchronize", error);
+    return call("cuStreamSynchronize", api_.cuStreamSynchronize, stream.handle);
+  }
+
+  Result<Event> make_event() const override {
+    Event event;
+    const Status status = call("cuEventCreate", api_.cuEventCreate, &event.handle, 0u);
+    if (!status.ok()) return status;
+    return event;
+  }
+  Status release(Event event) const override {
+    return call("cuEventDestroy", api_.cuEventDestroy, event.handle);
+  }
+  Status record(Event event, Stream stream) const override {
+    return call("cuEventRecord", api_.cuEventRecord, event.handle, stream.handle);
+  }
+  Status wait(Stream stream, Event event) const override {
+    return call("cuStreamWaitEvent", api_.cuStreamWaitEvent, stream.handle, event.handle, 0u);
+  }
+  Result<double> seconds_between(Event begin, Event end) const override {
+    float milliseconds = 0;
+    Status status = call("cuEventSynchronize", api_.cuEventSynchronize, end.handle);
+    if (status.ok()) {
+      status = call("cuEventElapsedTime", api_.cuEventElapsedTime, &milliseconds, begin.handle,
+                    end.handle);
+    }
+    if (!status.ok()) return status;
+    return 1e-3 * static_cast<double>(milliseconds);
   }
 
  private:
+  /// A driver call in the device's context, by the name it has in messages.
+  template <class... Parameters, class... Arguments>
+  Status call(const char* name, CudaResult (*function)(Parameters...),
+              Arguments... arguments) const {
+    const ContextScope scope(api_, context_);
+    const CudaResult error = function(arguments...);
+    return error == 0 ? Status() : failed(api_, name, error);
+  }
+
   const DriverApi& api_;
   void* context_;
   Properties properties_;

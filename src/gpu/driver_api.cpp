@@ -25,13 +25,21 @@ void find_functions(DynamicLibrary& library, DriverApi& api) {
   library.find("cuModuleUnload", api.cuModuleUnload);
   library.find("cuModuleGetFunction", api.cuModuleGetFunction);
   library.find("cuFuncSetAttribute", api.cuFuncSetAttribute);
-  library.find("cuLaunchKernel", api.cuLaunchKernel);
+  library.find("cuLaunchKernelEx", api.cuLaunchKernelEx);
   library.find("cuMemAlloc_v2", api.cuMemAlloc);
   library.find("cuMemFree_v2", api.cuMemFree);
   library.find("cuMemcpyHtoD_v2", api.cuMemcpyHtoD);
   library.find("cuMemcpyDtoH_v2", api.cuMemcpyDtoH);
   library.find("cuMemsetD32Async", api.cuMemsetD32Async);
+  library.find("cuStreamCreate", api.cuStreamCreate);
+  library.find("cuStreamDestroy_v2", api.cuStreamDestroy);
   library.find("cuStreamSynchronize", api.cuStreamSynchronize);
+  library.find("cuStreamWaitEvent", api.cuStreamWaitEvent);
+  library.find("cuEventCreate", api.cuEventCreate);
+  library.find("cuEventDestroy_v2", api.cuEventDestroy);
+  library.find("cuEventRecord", api.cuEventRecord);
+  library.find("cuEventSynchronize", api.cuEventSynchronize);
+  library.find("cuEventElapsedTime", api.cuEventElapsedTime);
   library.find("cuTensorMapEncodeTiled", api.cuTensorMapEncodeTiled);
 }
 

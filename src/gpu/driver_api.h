@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "gpu/dynamic_library.h"
 
@@ -25,6 +26,31 @@ enum CudaAttribute : int {
   kCudaFunctionSharedBytes = 8,
 };
 
+/// CUlaunchAttribute.
+struct CudaLaunchAttribute {
+  enum Id : int { kClusterDimension = 4, kProgrammaticStreamSerialization = 6 };
+  union Value {
+    char bytes[64];
+    unsigned cluster[3];
+    int programmatic;
+  };
+  Id id;
+  char padding[4];
+  Value value;
+};
+static_assert(sizeof(CudaLaunchAttribute) == 72);
+
+/// CUlaunchConfig.
+struct CudaLaunch {
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared_bytes;
+  void* stream;
+  CudaLaunchAttribute* attributes;
+  unsigned attribute_count;
+};
+static_assert(sizeof(CudaLaunch) == 56);
+
 /// Function table; every pointer is set if `status` of load_driver() is ok.
 struct DriverApi {
   CudaResult (*cuInit)(unsigned flags);
@@ -42,15 +68,22 @@ struct DriverApi {
   CudaResult (*cuModuleUnload)(void* module);
   CudaResult (*cuModuleGetFunction)(void** function, void* module, const char* name);
   CudaResult (*cuFuncSetAttribute)(void* function, int attribute, int value);
-  CudaResult (*cuLaunchKernel)(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                               unsigned block_x, unsigned block_y, unsigned block_z,
-                               unsigned shared_bytes, void* stream, void** params, void** extra);
+  CudaResult (*cuLaunchKernelEx)(const CudaLaunch* launch, void* function, void** params,
+                                 void** extra);
   CudaResult (*cuMemAlloc)(CudaPointer* data, size_t bytes);
   CudaResult (*cuMemFree)(CudaPointer data);
   CudaResult (*cuMemcpyHtoD)(CudaPointer device, const void* host, size_t bytes);
   CudaResult (*cuMemcpyDtoH)(void* host, CudaPointer device, size_t bytes);
   CudaResult (*cuMemsetD32Async)(CudaPointer data, unsigned word, size_t count, void* stream);
+  CudaResult (*cuStreamCreate)(void** stream, unsigned flags);
+  CudaResult (*cuStreamDestroy)(void* stream);
   CudaResult (*cuStreamSynchronize)(void* stream);
+  CudaResult (*cuStreamWaitEvent)(void* stream, void* event, unsigned flags);
+  CudaResult (*cuEventCreate)(void** event, unsigned flags);
+  CudaResult (*cuEventDestroy)(void* event);
+  CudaResult (*cuEventRecord)(void* event, void* stream);
+  CudaResult (*cuEventSynchronize)(void* event);
+  CudaResult (*cuEventElapsedTime)(float* milliseconds, void* begin, void* end);
   CudaResult (*cuTensorMapEncodeTiled)(void* map, int dtype, uint32_t rank, void* data,
                                        const uint64_t* dims, const uint64_t* strides,
                                        const uint32_t* box, const uint32_t* element_strides,

@@ -32,7 +32,7 @@ class GpuPlan final : public Plan::Impl {
 
 /// The runtime of a device that the kernels can run on.
 Result<const Runtime*> capable_runtime(Device device) {
-  const auto runtime = cuda_runtime(device.index);
+  const auto runtime = runtime_of(device);
   if (!runtime.ok()) return runtime.status();
   const Properties& p = (*runtime)->properties();
   if (p.major != 9 || p.minor != 0) {

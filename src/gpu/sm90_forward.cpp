@@ -143,9 +143,8 @@ Status fill_maps(const Runtime& runtime, const ForwardConfig& config, const Atte
       {params.o, map_spec(t.out, 0, t.out.dims[1], kRowsPerWarpgroup)},
   };
   for (const Entry& entry : entries) {
-    const auto map = runtime.tensor_map(entry.spec);
-    if (!map.ok()) return map.status();
-    entry.map = *map;
+    Status status = runtime.encode(entry.spec, entry.map);
+    if (!status.ok()) return status;
   }
   return {};
 }

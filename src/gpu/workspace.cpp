@@ -49,7 +49,7 @@ Result<StreamWorkspace> StreamWorkspace::acquire(Device device, Stream stream, s
       return StreamWorkspace(std::move(block));
     }
   }
-  const auto runtime = cuda_runtime(device.index);
+  const auto runtime = runtime_of(device);
   if (!runtime.ok()) return runtime.status();
   const auto data = (*runtime)->allocate(bytes);
   if (!data.ok()) return data.status();

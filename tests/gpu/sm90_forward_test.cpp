@@ -64,12 +64,18 @@ TEST(Sm90Forward, SaysWhatItLacks) {
 TEST(Sm90Forward, KeysDependOnEverything) {
   const auto configs = all_forward_configs();
   const jit::Program a = forward_program(configs[0]), b = forward_program(configs[1]);
-  EXPECT_EQ(jit::cache_key(a, "13.0"), jit::cache_key(a, "13.0"));
-  EXPECT_NE(jit::cache_key(a, "13.0"), jit::cache_key(b, "13.0"));
-  EXPECT_NE(jit::cache_key(a, "13.0"), jit::cache_key(a, "13.1"));
+  EXPECT_EQ(jit::cache_key(a, CodeFormat::kCubin, "13.0"),
+            jit::cache_key(a, CodeFormat::kCubin, "13.0"));
+  EXPECT_NE(jit::cache_key(a, CodeFormat::kCubin, "13.0"),
+            jit::cache_key(b, CodeFormat::kCubin, "13.0"));
+  EXPECT_NE(jit::cache_key(a, CodeFormat::kCubin, "13.0"),
+            jit::cache_key(a, CodeFormat::kCubin, "13.1"));
   jit::Program other = a;
+  EXPECT_NE(jit::cache_key(a, CodeFormat::kCubin, "13.0"),
+            jit::cache_key(a, CodeFormat::kPtx, "13.0"));
   other.target = "sm_100a";
-  EXPECT_NE(jit::cache_key(a, "13.0"), jit::cache_key(other, "13.0"));
+  EXPECT_NE(jit::cache_key(a, CodeFormat::kCubin, "13.0"),
+            jit::cache_key(other, CodeFormat::kCubin, "13.0"));
 }
 
 /// Every kernel of the table, compiled for a GPU that need not be there.

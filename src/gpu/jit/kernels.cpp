@@ -30,21 +30,24 @@ std::shared_ptr<Slot> slot_of(const Runtime& runtime, const std::string& key) {
 
 /// The program's code, from the store or compiled. Whoever compiles uses its own bytes: the store
 /// is not read back.
-Result<std::vector<std::byte>> code_of(const Program& program, const std::string& key) {
+Result<std::vector<std::byte>> code_of(const Program& program, CodeFormat format,
+                                       const std::string& key) {
   const Store store(Store::default_folder());
   if (auto stored = store.get(key)) return *std::move(stored);
-  auto compiled = compile(program);
+  auto compiled = compile(program, format);
   if (!compiled.ok()) return compiled.status();
-  store.put(key, compiled->cubin);
-  return std::move(compiled->cubin);
+  store.put(key, compiled->code);
+  return std::move(compiled->code);
 }
 
 }  // namespace
 
-std::string cache_key(const Program& program, const std::string& compiler_version) {
+std::string cache_key(const Program& program, CodeFormat format,
+                      const std::string& compiler_version) {
   std::string text = "fa4cpp " FA4_VERSION_STRING "\n";
   text += "device " + std::string(device_sources_hash()) + "\n";
-  text += "nvrtc " + compiler_version + "\ntarget " + program.target + "\n";
+  text += "nvrtc " + compiler_version + "\ntarget " + program.target;
+  text += format == CodeFormat::kCubin ? " cubin\n" : " ptx\n";
   for (const std::string& option : compile_options()) text += option + "\n";
   return to_hex(sha256(text + program.source));
 }
@@ -53,11 +56,11 @@ Result<std::shared_ptr<const Kernel>> load_kernel(const Runtime& runtime, const 
                                                   const std::string& entry, unsigned shared_bytes) {
   const auto version = nvrtc_version();
   if (!version.ok()) return version.status();
-  const std::string key = cache_key(program, *version);
+  const std::string key = cache_key(program, runtime.code_format(), *version);
   const std::shared_ptr<Slot> slot = slot_of(runtime, key);
   const std::lock_guard lock(slot->mutex);
   if (slot->kernel != nullptr) return slot->kernel;
-  const auto code = code_of(program, key);
+  const auto code = code_of(program, runtime.code_format(), key);
   if (!code.ok()) return code.status();
   auto kernel = runtime.load(*code, entry, shared_bytes);
   if (kernel.ok()) slot->kernel = *kernel;

@@ -11,7 +11,8 @@
 namespace fa4::gpu::jit {
 
 /// What identifies a compiled program: every byte that went into it, the compiler and the library.
-std::string cache_key(const Program& program, const std::string& compiler_version);
+std::string cache_key(const Program& program, CodeFormat format,
+                      const std::string& compiler_version);
 
 /// Loads the kernel `entry` of `program` on `runtime`. Each is compiled and loaded once a process;
 /// threads that ask for the same one wait for it, others don't.

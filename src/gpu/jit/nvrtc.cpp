@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <span>
 
 #include "gpu/device_sources.h"
 #include "gpu/dynamic_library.h"
@@ -128,21 +129,34 @@ std::string read_log(const NvrtcApi& api, void* program) {
   return log;
 }
 
-Status read_result(const NvrtcApi& api, void* program, Compiled& result) {
+Status read_result(const NvrtcApi& api, void* program, CodeFormat format, Compiled& result) {
   size_t bytes = 0;
-  int error = api.nvrtcGetCUBINSize(program, &bytes);
-  if (error == 0) {
-    result.cubin.resize(bytes);
-    error = api.nvrtcGetCUBIN(program, reinterpret_cast<char*>(result.cubin.data()));
-  }
-  if (error == 0) error = api.nvrtcGetPTXSize(program, &bytes);
+  int error = api.nvrtcGetPTXSize(program, &bytes);
   if (error == 0) {
     result.ptx.resize(bytes);
     error = api.nvrtcGetPTX(program, result.ptx.data());
+    result.ptx.resize(bytes - 1);  // the terminating zero
+  }
+  if (format == CodeFormat::kPtx) {
+    const auto text = std::as_bytes(std::span(result.ptx));
+    result.code.assign(text.begin(), text.end());
+  } else {
+    if (error == 0) error = api.nvrtcGetCUBINSize(program, &bytes);
+    if (error == 0) {
+      result.code.resize(bytes);
+      error = api.nvrtcGetCUBIN(program, reinterpret_cast<char*>(result.code.data()));
+    }
   }
   if (error == 0) return {};
   return {StatusCode::kRuntimeError,
           std::string("NVRTC gave no code: ") + api.nvrtcGetErrorString(error)};
+}
+
+/// "sm_90a" as NVRTC's option: the real architecture gives machine code, the virtual one stops at
+/// PTX.
+std::string architecture_option(const std::string& target, CodeFormat format) {
+  const std::string prefix = "--gpu-architecture=";
+  return prefix + (format == CodeFormat::kPtx ? "compute_" + target.substr(3) : target);
 }
 
 }  // namespace
@@ -158,7 +172,7 @@ Result<std::string> nvrtc_version() {
   return nvrtc().version;
 }
 
-Result<Compiled> compile(const Program& program) {
+Result<Compiled> compile(const Program& program, CodeFormat format) {
   if (!nvrtc().reason.empty()) return unsupported(nvrtc().reason);
   const NvrtcApi& api = nvrtc().api;
   std::vector<const char*> names, texts;
@@ -166,7 +180,7 @@ Result<Compiled> compile(const Program& program) {
     names.push_back(file.name);
     texts.push_back(file.text);
   }
-  const std::string target = "--gpu-architecture=" + program.target;
+  const std::string target = architecture_option(program.target, format);
   std::vector<const char*> options = {target.c_str()};
   for (const std::string& option : compile_options()) options.push_back(option.c_str());
 
@@ -187,7 +201,7 @@ Result<Compiled> compile(const Program& program) {
     status = {StatusCode::kRuntimeError, std::string("nvrtcCompileProgram: ") +
                                              api.nvrtcGetErrorString(error) + "\n" + result.log};
   } else {
-    status = read_result(api, handle, result);
+    status = read_result(api, handle, format, result);
   }
   api.nvrtcDestroyProgram(&handle);
   if (!status.ok()) return status;

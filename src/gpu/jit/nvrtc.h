@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "gpu/code_format.h"
+
 namespace fa4::gpu::jit {
 
 /// One file that a program may include by name.
@@ -21,9 +23,9 @@ struct Program {
   std::string target;  ///< "sm_90a"
 };
 
-/// What a compile gave, and what ptxas said about it.
+/// What a compile gave, and what ptxas said about it (for PTX it has not run: zeros).
 struct Compiled {
-  std::vector<std::byte> cubin;
+  std::vector<std::byte> code;  ///< In the format asked for.
   std::string ptx;
   std::string log;
   int registers = 0;
@@ -39,6 +41,6 @@ const std::vector<std::string>& compile_options();
 Result<std::string> nvrtc_version();
 
 /// Compiles for a target that need not be there. Errors carry the compiler's log.
-Result<Compiled> compile(const Program& program);
+Result<Compiled> compile(const Program& program, CodeFormat format = CodeFormat::kCubin);
 
 }  // namespace fa4::gpu::jit

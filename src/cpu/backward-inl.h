@@ -49,6 +49,14 @@ HWY_INLINE void gradient_vector(D d, const GradientTile<T>& tile, int64_t offset
   }
 }
 
+/// A row whose lse is NaN: so are all of its probabilities, but not those of keys it doesn't see.
+template <class T>
+HWY_NOINLINE void spoil_row(T* s, T* dp, Columns columns) {
+  for (int64_t c = columns.begin; c < columns.end; ++c) {
+    s[c] = dp[c] = s[c] == kMinusInfinity<T> ? T{0} : std::numeric_limits<T>::quiet_NaN();
+  }
+}
+
 template <bool kApproximate, bool kFactors, class T>
 HWY_NOINLINE void gradient_rows(const GradientTile<T>& tile) {
   const hn::ScalableTag<T> d;
@@ -61,6 +69,10 @@ HWY_NOINLINE void gradient_rows(const GradientTile<T>& tile) {
     const Columns padded = pad_with_hidden(tile.s + first, visible, lanes);
     const auto lse = hn::Set(d, tile.lse[r]), delta = hn::Set(d, tile.delta[r]);
     int64_t c = padded.begin;
+    if (tile.lse[r] != tile.lse[r]) {
+      spoil_row(tile.s + first, tile.dp + first, padded);
+      c = padded.end;
+    }
     for (; c + 2 * lanes <= padded.end; c += 2 * lanes) {
       gradient_vector<kApproximate, kFactors>(d, tile, first + c, lse, delta);
       gradient_vector<kApproximate, kFactors>(d, tile, first + c + lanes, lse, delta);

@@ -73,6 +73,8 @@ UnitScratch<T> UnitScratch<T>::carve(Carver& carver, const BackwardTiling& tilin
   s.dk = carver.take<T>(k_rows, tiling.ld_qk);
   s.v_columns = carver.take<T>(k_rows, problem.dim_v);
   s.dv = carver.take<T>(k_rows, tiling.ld_v);
+  s.q_apart = carver.take<uint8_t>(q_rows, problem.group);
+  s.k_apart = carver.take<uint8_t>(k_rows);
   s.state = carver.take<UnitState>(1);
   s.q_chunks = carver.take<ChunkState>(divide_up(rows_q, tiling.chunks.q), problem.group);
   s.k_chunks = carver.take<ChunkState>(divide_up(rows_k, tiling.chunks.k));

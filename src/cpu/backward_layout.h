@@ -35,18 +35,20 @@ BackwardTiling make_tiling(const Kernels<T>& kernels, const core::Problem& probl
 /// flight. Query tiles of all heads of the group follow one another.
 template <class T>
 struct UnitScratch {
-  T* q_rows;     ///< [tiles_q][tile_q, ld_qk]: left operand of the scores
-  T* q_panels;   ///< the same packed, right operand of dk
-  T* do_rows;    ///< [tiles_q][tile_q, ld_v]
-  T* do_panels;  ///< the same packed, right operand of dv
-  T* dq;         ///< [tiles_q][tile_q, ld_qk], accumulates
-  T* lse;        ///< [tiles_q][tile_q]: -inf for rows that give nothing
-  T* delta;      ///< [tiles_q][tile_q]: sum(dout * out) - dlse
-  T* k_columns;  ///< [tiles_k]: k transposed and packed, right operand of the scores
-  T* v_columns;  ///< [tiles_k]: v transposed and packed, right operand of dp
-  T* k_panels;   ///< [tiles_k]: k packed, right operand of dq
-  T* dk;         ///< [tiles_k][tile_k, ld_qk], accumulates
-  T* dv;         ///< [tiles_k][tile_k, ld_v], accumulates
+  T* q_rows;         ///< [tiles_q][tile_q, ld_qk]: left operand of the scores
+  T* q_panels;       ///< the same packed, right operand of dk
+  T* do_rows;        ///< [tiles_q][tile_q, ld_v]
+  T* do_panels;      ///< the same packed, right operand of dv
+  T* dq;             ///< [tiles_q][tile_q, ld_qk], accumulates
+  T* lse;            ///< [tiles_q][tile_q]: -inf for rows that give nothing
+  T* delta;          ///< [tiles_q][tile_q]: sum(dout * out) - dlse
+  T* k_columns;      ///< [tiles_k]: k transposed and packed, right operand of the scores
+  T* v_columns;      ///< [tiles_k]: v transposed and packed, right operand of dp
+  T* k_panels;       ///< [tiles_k]: k packed, right operand of dq
+  T* dk;             ///< [tiles_k][tile_k, ld_qk], accumulates
+  T* dv;             ///< [tiles_k][tile_k, ld_v], accumulates
+  uint8_t* q_apart;  ///< [tiles_q][tile_q]: rows whose q or dout is not all finite,
+  uint8_t* k_apart;  ///< [tiles_k][tile_k]: keys whose k is not; 0 in the packed operands
   UnitState* state;
   ChunkState* q_chunks;
   ChunkState* k_chunks;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cpu/backward_task.h"
 
+#include <array>
+
 namespace fa4::cpu {
 namespace {
 
@@ -66,6 +68,7 @@ class Task {
     to.do_panels = q_tile(scratch_.do_panels, tile, tiling_.ld_v);
     to.lse = q_tile(scratch_.lse, tile, 1);
     to.delta = q_tile(scratch_.delta, tile, 1);
+    to.apart = scratch_.q_apart + tile * tiling_.tile_q;
     load_queries(context_, unit_.sequence, head_, rows, delta_source(context_, false), to, worker_);
     std::fill_n(q_tile(scratch_.dq, tile, tiling_.ld_qk), tiling_.tile_q * tiling_.ld_qk, T{0});
   }
@@ -99,6 +102,7 @@ class Task {
     to.k_columns = k_tile(scratch_.k_columns, tile, problem_.dim_qk);
     to.k_panels = k_tile(scratch_.k_panels, tile, tiling_.ld_qk);
     to.v_columns = k_tile(scratch_.v_columns, tile, problem_.dim_v);
+    to.apart = scratch_.k_apart + tile * tiling_.tile_k;
     load_keys(context_, unit_.sequence, unit_.head_k, keys, to, worker_);
     std::fill_n(k_tile(scratch_.dk, tile, tiling_.ld_qk), tiling_.tile_k * tiling_.ld_qk, T{0});
     std::fill_n(k_tile(scratch_.dv, tile, tiling_.ld_v), tiling_.tile_k * tiling_.ld_v, T{0});
@@ -190,6 +194,46 @@ class Task {
     product.panel_depth = tiling_.tile_k;
     product.c = q_tile(scratch_.dq, q_index, tiling_.ld_qk) + row * tiling_.ld_qk;
     context_.kernels.multiply(product);
+
+    add_rows_apart(block, operands, q_index, row, k_index, key);
+    add_keys_apart(block, q_index, row, k_index, key);
+  }
+
+  /// What the products left out of dv and dk: rows that are not finite, for keys that see them.
+  void add_rows_apart(const Block& block, const BlockOperands<T>& operands, int64_t q_index,
+                      int64_t row, int64_t k_index, int64_t key) const {
+    const uint8_t* apart = scratch_.q_apart + q_index * tiling_.tile_q + row;
+    T* dv = k_tile(scratch_.dv, k_index, tiling_.ld_v) + key * tiling_.ld_v;
+    T* dk = k_tile(scratch_.dk, k_index, tiling_.ld_qk) + key * tiling_.ld_qk;
+    for (int64_t r = 0; r < block.rows.size(); ++r) {
+      if (apart[r] == 0) continue;
+      for (int64_t c = 0; c < block.keys.size(); ++c) {
+        add_value(worker_.scores[r * tiling_.ld_s + c], operands.do_rows + r * tiling_.ld_v,
+                  problem_.dim_v, dv + c * tiling_.ld_v);
+        add_value(worker_.gradients[r * tiling_.ld_s + c], operands.q_rows + r * tiling_.ld_qk,
+                  problem_.dim_qk, dk + c * tiling_.ld_qk);
+      }
+    }
+  }
+
+  /// What the product left out of dq: keys that are not finite, for rows that see them.
+  void add_keys_apart(const Block& block, int64_t q_index, int64_t row, int64_t k_index,
+                      int64_t key) const {
+    const uint8_t* apart = scratch_.k_apart + k_index * tiling_.tile_k + key;
+    T* dq = q_tile(scratch_.dq, q_index, tiling_.ld_qk) + row * tiling_.ld_qk;
+    const int64_t panel = context_.kernels.panel;
+    std::array<T, kMaxHeadDim> k;
+    for (int64_t c = 0; c < block.keys.size(); ++c) {
+      if (apart[c] == 0) continue;
+      const int64_t column = key + c;
+      const T* packed = k_tile(scratch_.k_columns, k_index, problem_.dim_qk) +
+                        column / panel * panel * problem_.dim_qk + column % panel;
+      for (int64_t i = 0; i < problem_.dim_qk; ++i) k[i] = packed[i * panel];
+      for (int64_t r = 0; r < block.rows.size(); ++r) {
+        add_value(worker_.gradients[r * tiling_.ld_s + c], k.data(), problem_.dim_qk,
+                  dq + r * tiling_.ld_qk);
+      }
+    }
   }
 
   const BackwardContext<T>& context_;

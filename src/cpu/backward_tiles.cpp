@@ -43,20 +43,6 @@ T dot(const T* a, const T* b, int64_t n) {
   return total;
 }
 
-/// Whether any row of any query head of the group sees key j.
-template <class T>
-bool is_key_seen(const BackwardContext<T>& context, const core::Sequence& sequence, int64_t head_k,
-                 int64_t j) {
-  const Range rows = sequence.rows_of_key(j);
-  const int64_t first = head_k * context.problem.group;
-  for (int64_t h = first; h < first + context.problem.group; ++h) {
-    for (int64_t i = rows.begin; i < rows.end; ++i) {
-      if (!context.modifiers.hides(sequence, h, i, j)) return true;
-    }
-  }
-  return false;
-}
-
 /// Whether row i sees no key at all. Without a sink its lse says so.
 template <class T>
 bool sees_nothing(const BackwardContext<T>& context, const core::Sequence& sequence, int64_t head,
@@ -74,25 +60,6 @@ bool sees_nothing(const BackwardContext<T>& context, const core::Sequence& seque
     if (!context.modifiers.hides(sequence, head, i, j)) return false;
   }
   return true;
-}
-
-/// Loads rows of k or v into scratch.rows. A row that is not finite and that no query sees becomes
-/// 0: it must not come back as 0 * NaN.
-template <class T>
-Matrix load_key_rows(const BackwardContext<T>& context, const core::Sequence& sequence,
-                     const Tensor& tensor, int64_t head_k, Range keys, int64_t dim, int64_t ld,
-                     T* rows) {
-  const Kernels<T>& kernels = context.kernels;
-  const Matrix source = head_rows(tensor, sequence.k, head_k, keys.begin);
-  kernels.load_rows(source, keys.size(), dim, T{1}, rows, ld);
-  if (context.modifiers.may_hide()) {
-    for (int64_t j = 0; j < keys.size(); ++j) {
-      T* row = rows + j * ld;
-      if (kernels.all_finite(row, dim)) continue;
-      if (!is_key_seen(context, sequence, head_k, keys.begin + j)) std::fill_n(row, dim, T{0});
-    }
-  }
-  return scratch_matrix(rows, ld);
 }
 
 template <class T>
@@ -270,6 +237,15 @@ void load_queries(const BackwardContext<T>& context, const core::Sequence& seque
     kernels.pack(scratch_matrix(to.do_rows, tiling.ld_v), n, problem.dim_v, tiling.tile_q,
                  to.do_panels);
   }
+  for (int64_t r = 0; to.apart != nullptr && r < n; ++r) {
+    to.apart[r] = kernels.all_finite(to.q_rows + r * tiling.ld_qk, problem.dim_qk) &&
+                          kernels.all_finite(to.do_rows + r * tiling.ld_v, problem.dim_v)
+                      ? 0
+                      : 1;
+    if (to.apart[r] == 0) continue;
+    clear_packed_row(kernels, to.q_panels, tiling.tile_q, problem.dim_qk, r);
+    clear_packed_row(kernels, to.do_panels, tiling.tile_q, problem.dim_v, r);
+  }
 }
 
 template <class T>
@@ -278,15 +254,20 @@ void load_keys(const BackwardContext<T>& context, const core::Sequence& sequence
   const core::Problem& problem = context.problem;
   const Kernels<T>& kernels = context.kernels;
   const BackwardTiling& tiling = context.tiling;
-  const Matrix k = load_key_rows(context, sequence, context.tensors.k, head_k, keys, problem.dim_qk,
-                                 tiling.ld_qk, scratch.rows);
-  kernels.pack(k.transposed(), problem.dim_qk, keys.size(), problem.dim_qk, to.k_columns);
-  if (to.k_panels != nullptr) {
-    kernels.pack(k, keys.size(), problem.dim_qk, tiling.tile_k, to.k_panels);
+  const int64_t n = keys.size();
+  kernels.load_rows(head_rows(context.tensors.k, sequence.k, head_k, keys.begin), n, problem.dim_qk,
+                    T{1}, scratch.rows, tiling.ld_qk);
+  const Matrix k = scratch_matrix(scratch.rows, tiling.ld_qk);
+  kernels.pack(k.transposed(), problem.dim_qk, n, problem.dim_qk, to.k_columns);
+  if (to.k_panels != nullptr) kernels.pack(k, n, problem.dim_qk, tiling.tile_k, to.k_panels);
+  for (int64_t j = 0; to.apart != nullptr && j < n; ++j) {
+    to.apart[j] = kernels.all_finite(scratch.rows + j * tiling.ld_qk, problem.dim_qk) ? 0 : 1;
+    if (to.apart[j]) clear_packed_row(kernels, to.k_panels, tiling.tile_k, problem.dim_qk, j);
   }
-  const Matrix v = load_key_rows(context, sequence, context.tensors.v, head_k, keys, problem.dim_v,
-                                 tiling.ld_v, scratch.rows);
-  kernels.pack(v.transposed(), problem.dim_v, keys.size(), problem.dim_v, to.v_columns);
+  kernels.load_rows(head_rows(context.tensors.v, sequence.k, head_k, keys.begin), n, problem.dim_v,
+                    T{1}, scratch.rows, tiling.ld_v);
+  kernels.pack(scratch_matrix(scratch.rows, tiling.ld_v).transposed(), problem.dim_v, n,
+               problem.dim_v, to.v_columns);
 }
 
 template <class T>

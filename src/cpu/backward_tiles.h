@@ -53,6 +53,7 @@ struct QueryTile {
   T* do_panels = nullptr;
   T* lse = nullptr;
   T* delta = nullptr;
+  uint8_t* apart = nullptr;  ///< Given with the panels.
 };
 
 /// Where delta = sum(p * dp) - dlse comes from.
@@ -78,7 +79,9 @@ void load_deltas(const BackwardContext<T>& context, const core::Sequence& sequen
                  core::Range rows, DeltaSource source, T* do_rows, T* lse, T* delta,
                  const WorkerScratch<T>& scratch);
 
-/// Loads rows of q and dout, their lse and delta. Rows that see no key become 0.
+/// Loads rows of q and dout, their lse and delta. Rows that see no key become 0. Those that are not
+/// finite become 0 in the panels, whose products would bring them to keys that they don't see as
+/// 0 * NaN, and are marked in `apart`.
 template <class T>
 void load_queries(const BackwardContext<T>& context, const core::Sequence& sequence, int64_t head,
                   core::Range rows, DeltaSource source, const QueryTile<T>& to,
@@ -90,9 +93,11 @@ struct KeyTile {
   T* k_columns = nullptr;
   T* k_panels = nullptr;
   T* v_columns = nullptr;
+  uint8_t* apart = nullptr;  ///< Given with the panels.
 };
 
-/// Loads keys and values of a key head. Those that no row of the sequence may see become 0.
+/// Loads keys and values of a key head. Keys that are not finite become 0 in the panels and are
+/// marked in `apart`.
 template <class T>
 void load_keys(const BackwardContext<T>& context, const core::Sequence& sequence, int64_t head_k,
                core::Range keys, const KeyTile<T>& to, const WorkerScratch<T>& scratch);

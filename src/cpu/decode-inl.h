@@ -20,7 +20,6 @@ namespace HWY_NAMESPACE {
 constexpr int64_t kDecodeKeys = 4;
 constexpr int64_t kDecodePair = 2;
 constexpr int64_t kPrefetchBytes = 3072;  // how far ahead the cache's rows are asked for
-constexpr int64_t kMaxHeadDim = 256;
 
 /// Rows of a cache, one after another: k or v from some key on.
 template <class S>

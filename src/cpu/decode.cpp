@@ -57,10 +57,6 @@ class DecodeTask {
   void run_block(core::Range keys, const RowState<T>& state) {
     const Columns all = score_block(keys);
     if (all.begin >= all.end) return;
-    // Which keys some row sees must be known before the softmax turns -inf into 0.
-    std::array<bool, kDecodeBlock> seen{};
-    if (x_.modifiers.may_hide()) find_seen(seen);
-
     ScoreTile<T> tile;
     tile.s = s_.scores;
     tile.s_stride = kDecodeBlock;
@@ -76,14 +72,53 @@ class DecodeTask {
       }
     }
 
-    if (!x_.modifiers.may_hide()) return add_values(keys, all, state);
-    // A key that no row sees is left out: its value may be NaN.
-    for (int64_t begin = all.begin; begin < all.end;) {
+    // Keys that are nothing to any row are left out: a mask may hide most of a cache.
+    std::array<bool, kDecodeBlock> counts;
+    counts.fill(!x_.modifiers.may_hide());
+    if (x_.modifiers.may_hide()) find_counting(all, counts);
+    const int64_t size = rows_ * state.out_stride;
+    std::copy_n(state.out, size, s_.saved);
+    each_run(all, counts, [&](Columns run) { add_values(keys, run, state); });
+    if (x_.kernels.all_finite(state.out, size)) return;
+    std::copy_n(s_.saved, size, state.out);
+    each_run(all, counts, [&](Columns run) { add_values_apart(keys, run, state); });
+  }
+
+  template <class Body>
+  static void each_run(Columns all, const std::array<bool, kDecodeBlock>& counts,
+                       const Body& body) {
+    for (int64_t begin = all.begin; begin < all.end; ++begin) {
       int64_t end = begin;
-      while (end < all.end && seen[end]) ++end;
-      if (begin < end) add_values(keys, {begin, end}, state);
-      begin = end + 1;
+      while (end < all.end && counts[end]) ++end;
+      if (begin < end) body(Columns{begin, end});
+      begin = end;
     }
+  }
+
+  void find_counting(Columns all, std::array<bool, kDecodeBlock>& counts) const {
+    for (int64_t r = 0; r < rows_; ++r) {
+      const T* p = s_.scores + r * kDecodeBlock;
+      for (int64_t c = all.begin; c < all.end; ++c) counts[c] = counts[c] || p[c] != 0;
+    }
+  }
+
+  /// add_values() where a value may not be finite: as 0 * NaN it would reach rows that give it no
+  /// weight.
+  void add_values_apart(core::Range keys, Columns columns, const RowState<T>& state) {
+    const int64_t dim_v = x_.problem.dim_v;
+    std::array<T, kMaxHeadDim> value;
+    int64_t done = columns.begin;
+    for (int64_t c = columns.begin; c < columns.end; ++c) {
+      x_.kernels.load_rows(values_of(keys.begin + c), 1, dim_v, T{1}, value.data(), 0);
+      if (x_.kernels.all_finite(value.data(), dim_v)) continue;
+      if (done < c) add_values(keys, {done, c}, state);
+      done = c + 1;
+      for (int64_t r = 0; r < rows_; ++r) {
+        add_value(s_.scores[r * kDecodeBlock + c], value.data(), dim_v,
+                  state.out + r * state.out_stride);
+      }
+    }
+    if (done < columns.end) add_values(keys, {done, columns.end}, state);
   }
 
   /// Scores of all rows; returns the columns that any row sees.
@@ -112,13 +147,8 @@ class DecodeTask {
     return all;
   }
 
-  void find_seen(std::array<bool, kDecodeBlock>& seen) const {
-    for (int64_t r = 0; r < rows_; ++r) {
-      const T* scores = s_.scores + r * kDecodeBlock;
-      for (int64_t c = s_.visible[r].begin; c < s_.visible[r].end; ++c) {
-        seen[c] = seen[c] || scores[c] != kMinusInfinity<T>;
-      }
-    }
+  Matrix values_of(int64_t key) const {
+    return rows_of_head(x_.tensors.v, sequence_.k, task_.head_k, key);
   }
 
   void add_values(core::Range keys, Columns columns, const RowState<T>& state) {
@@ -126,7 +156,7 @@ class DecodeTask {
     add.p = s_.scores + columns.begin;
     add.p_stride = kDecodeBlock;
     add.rows = rows_;
-    add.v = rows_of_head(x_.tensors.v, sequence_.k, task_.head_k, keys.begin + columns.begin);
+    add.v = values_of(keys.begin + columns.begin);
     add.keys = columns.end - columns.begin;
     add.cols = x_.problem.dim_v;
     add.out = state.out;

@@ -9,7 +9,6 @@ namespace {
 constexpr int64_t kStateBytes = 256 * 1024;  // of q and out that a task keeps in the L2 cache
 constexpr int64_t kTileBytes = 128 * 1024;   // of packed k and v beside them
 constexpr int64_t kMinTaskRows = 96;
-constexpr int64_t kDecodeRows = 8;  // more rows than this pay for packing
 
 int64_t round_to(int64_t x, int64_t step) { return ceil_div(x, step) * step; }
 
@@ -73,6 +72,8 @@ ForwardScratch<T> ForwardScratch<T>::carve(Carver& carver, const Kernels<T>& ker
   s.visible = carver.take<Columns>(std::max(t.block_rows, kDecodeRows));
   s.bias = carver.take<T>(std::max(t.tile_keys, kDecodeBlock));
   s.mask = carver.take<uint8_t>(std::max(t.tile_keys, kDecodeBlock));
+  s.apart = carver.take<uint8_t>(t.tile_keys);
+  s.saved = carver.take<T>(t.decode_rows, t.ld_v);
   return s;
 }
 

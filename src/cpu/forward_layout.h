@@ -37,6 +37,7 @@ struct ForwardTiling {
   int64_t decode_rows = 0;  ///< Sequences with no more rows a head of k take the decode path.
 };
 
+constexpr int64_t kDecodeRows = 8;     ///< More rows a head of k than this pay for packing.
 constexpr int64_t kDecodeChunk = 512;  ///< Keys of each part that a cache is cut into for decode.
 constexpr int64_t kDecodeBlock = 128;  ///< Keys that a decode task scores at a time.
 
@@ -60,6 +61,8 @@ struct ForwardScratch {
   Columns* visible;  ///< [block_rows]
   T* bias;           ///< [tile_keys]
   uint8_t* mask;     ///< [tile_keys]
+  uint8_t* apart;    ///< [tile_keys]: keys whose values are not all finite
+  T* saved;          ///< [kDecodeRows, ld_v]: decode's out before a block's values
 
   static ForwardScratch carve(Carver& carver, const Kernels<T>& kernels,
                               const ForwardTiling& tiling, const core::Problem& problem);

@@ -79,13 +79,11 @@ void finish_rows(const ForwardContext<T>& context, const core::Sequence& sequenc
     } else if (sink != -kInfinity) {
       sum += std::exp(sink - max);
     }
-    const bool empty = sum == 0 || state.max[r] == -std::numeric_limits<T>::infinity();
     write_lse(context.tensors.lse, sequence.q, head, rows.begin + r,
               sum == 0 ? -kInfinity : top + std::log(sum));
-    // A NaN in the value of a key that only other rows see may have come in as 0 * NaN.
     const auto scale = static_cast<T>(factor / sum);
     T* out = state.out + r * state.out_stride;
-    for (int64_t c = 0; c < dim_v; ++c) out[c] = empty && sum == sum ? T{0} : out[c] * scale;
+    for (int64_t c = 0; c < dim_v; ++c) out[c] = sum == 0 ? T{0} : out[c] * scale;
   }
   context.kernels.store_rows(state.out, state.out_stride, rows.size(), dim_v, T{1},
                              rows_of_head(context.tensors.out, sequence.q, head, rows.begin));

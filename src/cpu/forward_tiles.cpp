@@ -2,6 +2,7 @@
 // The forward pass over packed tiles: for each tile of keys and each block of rows, scores,
 // softmax, and the product with the values.
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "cpu/forward_context.h"
@@ -66,9 +67,9 @@ class TileTask {
   void run_tile(core::Range keys) {
     const Matrix k = rows_of_head(x_.tensors.k, sequence_.k, task_.head_k, keys.begin);
     x_.kernels.pack(k.transposed(), dim_qk_, keys.size(), dim_qk_, s_.k);
-    const Matrix v = rows_of_head(x_.tensors.v, sequence_.k, task_.head_k, keys.begin);
-    x_.kernels.pack(v, keys.size(), x_.problem.dim_v, x_.tiling.tile_keys, s_.v);
-    if (x_.modifiers.may_hide()) clear_unseen_values(keys);
+    x_.kernels.pack(values_of(keys.begin), keys.size(), x_.problem.dim_v, x_.tiling.tile_keys,
+                    s_.v);
+    set_values_apart(keys);
     for (int64_t row = 0; row < rows_; row += x_.tiling.block_rows) {
       run_block(keys, row, std::min(x_.tiling.block_rows, rows_ - row));
     }
@@ -108,6 +109,7 @@ class TileTask {
     product.depth = all.end - all.begin;
     product.accumulate = true;
     x_.kernels.multiply(product);
+    if (any_apart_) add_values_apart(keys, first, count, all);
   }
 
   /// Each row's visible columns, and the range that holds them all.
@@ -157,23 +159,35 @@ class TileTask {
     return {sequence_, head_of(row), position_of(row), keys.begin, columns};
   }
 
-  /// Values of keys that mask or bias hide from every row must not matter, even if they are NaN: 0
-  /// times them would be NaN.
-  void clear_unseen_values(core::Range keys) {
-    const int64_t panel = x_.kernels.panel;
-    const int64_t panel_size = panel * x_.tiling.tile_keys;
-    const int64_t panels = ceil_div(x_.problem.dim_v, panel);
-    if (x_.kernels.all_finite(s_.v, panels * panel_size)) return;
-    for (int64_t key = keys.begin; key < keys.end; ++key) {
-      bool seen = false;
-      for (int64_t row = 0; row < rows_ && !seen; ++row) {
-        const core::Range visible = sequence_.keys_of_row(position_of(row));
-        seen = visible.begin <= key && key < visible.end &&
-               !x_.modifiers.hides(sequence_, head_of(row), position_of(row), key);
-      }
-      if (seen) continue;
-      for (int64_t p = 0; p < panels; ++p) {
-        std::fill_n(s_.v + p * panel_size + (key - keys.begin) * panel, panel, T{0});
+  Matrix values_of(int64_t key) const {
+    return rows_of_head(x_.tensors.v, sequence_.k, task_.head_k, key);
+  }
+
+  /// A value that is not finite would reach rows that give it no weight, as 0 * NaN. It becomes 0
+  /// in the tile; add_values_apart() brings it to the rows that do.
+  void set_values_apart(core::Range keys) {
+    const int64_t dim_v = x_.problem.dim_v;
+    any_apart_ = !x_.kernels.all_finite(s_.v, ld_v_ * x_.tiling.tile_keys);
+    if (!any_apart_) return;
+    std::array<T, kMaxHeadDim> value;
+    for (int64_t c = 0; c < keys.size(); ++c) {
+      x_.kernels.load_rows(values_of(keys.begin + c), 1, dim_v, T{1}, value.data(), 0);
+      s_.apart[c] = x_.kernels.all_finite(value.data(), dim_v) ? 0 : 1;
+      if (s_.apart[c]) clear_packed_row(x_.kernels, s_.v, x_.tiling.tile_keys, dim_v, c);
+    }
+  }
+
+  void add_values_apart(core::Range keys, int64_t first, int64_t count, Columns all) {
+    const int64_t dim_v = x_.problem.dim_v;
+    std::array<T, kMaxHeadDim> value;
+    for (int64_t r = 0; r < count; ++r) {
+      const T* p = s_.scores + r * x_.tiling.tile_keys;
+      int any = 0;  // mostly none: these are keys that a mask or causal hides
+      for (int64_t c = all.begin; c < all.end; ++c) any |= (p[c] != 0) & s_.apart[c];
+      for (int64_t c = all.begin; any != 0 && c < all.end; ++c) {
+        if (s_.apart[c] == 0 || p[c] == 0) continue;
+        x_.kernels.load_rows(values_of(keys.begin + c), 1, dim_v, T{1}, value.data(), 0);
+        add_value(p[c], value.data(), dim_v, s_.out + (first + r) * ld_v_);
       }
     }
   }
@@ -186,6 +200,7 @@ class TileTask {
   const int64_t ld_v_;
   const int64_t positions_;
   const int64_t rows_;
+  bool any_apart_ = false;  ///< Whether scratch.apart counts for the tile at hand.
 };
 
 }  // namespace

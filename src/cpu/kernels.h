@@ -22,6 +22,8 @@
 
 namespace fa4::cpu {
 
+constexpr int64_t kMaxHeadDim = 256;
+
 /// A matrix inside an input or output tensor: element (r, c) is data[r * row_stride + c *
 /// col_stride].
 struct Matrix {
@@ -175,6 +177,22 @@ struct Kernels {
 template <class T>
 int64_t packed_size(const Kernels<T>& kernels, int64_t panel_depth, int64_t cols) {
   return (cols + kernels.panel - 1) / kernels.panel * kernels.panel * panel_depth;
+}
+
+/// Sets row `row` of a matrix that pack() wrote to 0.
+template <class T>
+void clear_packed_row(const Kernels<T>& kernels, T* packed, int64_t panel_depth, int64_t cols,
+                      int64_t row) {
+  for (int64_t first = 0; first < cols; first += kernels.panel) {
+    T* values = packed + first * panel_depth + row * kernels.panel;
+    for (int64_t c = 0; c < kernels.panel; ++c) values[c] = 0;
+  }
+}
+
+/// out += p * value for a value that may not be finite: without weight it adds nothing.
+template <class T>
+void add_value(T p, const T* value, int64_t dim, T* out) {
+  for (int64_t c = 0; p != 0 && c < dim; ++c) out[c] += p * value[c];
 }
 
 /// One set of micro-kernels that this processor can run.

@@ -36,7 +36,8 @@ struct AttentionOptions {
   Causal causal = Causal::kNone;
   Window window{};       ///< left, right: absent or >= 0, inclusive.
   double softcap = 0;    ///< 0 = off, else the cap: 1e-30 to 1e30 (float64: any).
-  double dropout_p = 0;  ///< Probability of dropping, in [0, 1). The LSE ignores it.
+  double dropout_p = 0;  ///< Probability of dropping, in [0, 1), rounded down to a multiple of
+                         ///< 2^-32; what is kept grows by 1 / (1 - p). The LSE ignores it.
   uint64_t dropout_seed =
       0;  ///< Same seed, same mask: on every backend, for any tile and thread count.
   bool deterministic = false;    ///< Backward bitwise repeatable (the forward always is).

@@ -2,6 +2,10 @@
 // Where tensors live and where work runs.
 #pragma once
 
+#if defined(__cplusplus) && __cplusplus < 202002L
+#error "fa4cpp needs C++20: compile with -std=c++20 or later"
+#endif
+
 #include <string>
 
 namespace fa4 {

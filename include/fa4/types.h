@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 
 namespace fa4 {
@@ -65,14 +66,26 @@ struct Tensor {
 
   /// Row-major view of `dims`. Inputs may be given as pointers to const: they are never written.
   FA4_POINTER_IS_NOT_READ static Tensor contiguous(const void* data, DType dtype,
-                                                   std::initializer_list<int64_t> dims,
+                                                   std::span<const int64_t> dims,
                                                    Device device = {});
+  FA4_POINTER_IS_NOT_READ static Tensor contiguous(const void* data, DType dtype,
+                                                   std::initializer_list<int64_t> dims,
+                                                   Device device = {}) {
+    return contiguous(data, dtype, std::span(dims.begin(), dims.size()), device);
+  }
   /// View with explicit strides, in elements, one for each dim; with more or fewer of them every
   /// stride becomes -1, which calls refuse.
   FA4_POINTER_IS_NOT_READ static Tensor strided(const void* data, DType dtype,
+                                                std::span<const int64_t> dims,
+                                                std::span<const int64_t> strides,
+                                                Device device = {});
+  FA4_POINTER_IS_NOT_READ static Tensor strided(const void* data, DType dtype,
                                                 std::initializer_list<int64_t> dims,
                                                 std::initializer_list<int64_t> strides,
-                                                Device device = {});
+                                                Device device = {}) {
+    return strided(data, dtype, std::span(dims.begin(), dims.size()),
+                   std::span(strides.begin(), strides.size()), device);
+  }
 };
 
 /// Where the causal triangle stands when there are more keys than queries, or fewer.

@@ -31,10 +31,11 @@ inline std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter,
 struct Dropout {
   uint64_t seed = 0;
   uint32_t threshold = 0;  ///< Entries whose number is below are dropped.
-  double keep_scale = 1;   ///< 1 / (1 - p): what kept entries are multiplied with.
+  double keep_scale = 1;   ///< What kept entries are multiplied with: 1 / (their share).
 
   static Dropout make(double p, uint64_t seed) {
-    return {seed, static_cast<uint32_t>(std::ldexp(p, 32)), 1.0 / (1.0 - p)};
+    const auto threshold = static_cast<uint32_t>(std::ldexp(p, 32));
+    return {seed, threshold, 0x1p32 / (0x1p32 - threshold)};
   }
   /// The numbers of keys 4 * quad .. 4 * quad + 3 for query row q. Indices count from the
   /// sequence's first row, padding included.

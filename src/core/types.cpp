@@ -93,7 +93,7 @@ Float16 to_float16(float x) {
 
 namespace {
 
-Tensor make_view(void* data, DType dtype, std::initializer_list<int64_t> dims, Device device) {
+Tensor make_view(void* data, DType dtype, std::span<const int64_t> dims, Device device) {
   Tensor t;
   t.data = data;
   t.dtype = dtype;
@@ -105,7 +105,7 @@ Tensor make_view(void* data, DType dtype, std::initializer_list<int64_t> dims, D
 
 }  // namespace
 
-Tensor Tensor::contiguous(const void* data, DType dtype, std::initializer_list<int64_t> dims,
+Tensor Tensor::contiguous(const void* data, DType dtype, std::span<const int64_t> dims,
                           Device device) {
   // Inputs and outputs share one view type.
   Tensor t = make_view(const_cast<void*>(data), dtype, dims, device);
@@ -118,8 +118,8 @@ Tensor Tensor::contiguous(const void* data, DType dtype, std::initializer_list<i
   return t;
 }
 
-Tensor Tensor::strided(const void* data, DType dtype, std::initializer_list<int64_t> dims,
-                       std::initializer_list<int64_t> strides, Device device) {
+Tensor Tensor::strided(const void* data, DType dtype, std::span<const int64_t> dims,
+                       std::span<const int64_t> strides, Device device) {
   Tensor t = make_view(const_cast<void*>(data), dtype, dims, device);
   if (strides.size() != dims.size()) {
     t.strides.fill(-1);  // which every call refuses

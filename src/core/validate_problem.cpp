@@ -145,6 +145,20 @@ Result<int64_t> batch_of(const char* name, const TensorSpec& operand, const char
   return cu_seqlens.dims[0] - 1;
 }
 
+/// The error for q and k of different batches, which names the tensor that says so.
+Status different_batches(const AttentionProblem& spec, int64_t batch_q, int64_t batch_k) {
+  const auto cu = [](const char* name, int64_t batch, const char* other, int64_t wanted) {
+    return invalid_argument(string(name) + ": is [" + to_string(batch + 1) + "], so " +
+                            to_string(batch) + " sequences, and " + other + " has " +
+                            to_string(wanted) + "; allowed: [batch + 1] = [" +
+                            to_string(wanted + 1) + "]");
+  };
+  if (spec.cu_seqlens_k.present()) return cu("cu_seqlens_k", batch_k, "q", batch_q);
+  if (spec.cu_seqlens_q.present()) return cu("cu_seqlens_q", batch_q, "k", batch_k);
+  return invalid_argument("k: " + to_string(batch_k) + " sequences, q has " + to_string(batch_q) +
+                          "; allowed: as many in both");
+}
+
 /// bias or mask: rank 4, each dim 1 or what it covers. Packed rows are covered by the longest
 /// sequence, which is known only when the plan runs, so there any size passes here.
 Status check_broadcast(const char* name, const TensorSpec& spec, const Problem& p) {
@@ -295,10 +309,7 @@ Result<Problem> validate(const AttentionProblem& spec) {
   FA4_RETURN_IF_ERROR(batch_q.status());
   const Result<int64_t> batch_k = batch_of("k", spec.k, "cu_seqlens_k", spec.cu_seqlens_k);
   FA4_RETURN_IF_ERROR(batch_k.status());
-  if (*batch_q != *batch_k) {
-    return invalid_argument("k: " + to_string(*batch_k) + " sequences, q has " +
-                            to_string(*batch_q) + "; allowed: as many in both");
-  }
+  if (*batch_q != *batch_k) return different_batches(spec, *batch_q, *batch_k);
   p.batch = *batch_q;
   FA4_RETURN_IF_ERROR(check_index("cu_seqlens_q", spec.cu_seqlens_q, p.batch + 1, "batch + 1"));
   FA4_RETURN_IF_ERROR(check_index("cu_seqlens_k", spec.cu_seqlens_k, p.batch + 1, "batch + 1"));

@@ -2,11 +2,12 @@
 // The table of micro-kernels, once per target, and the choice among them.
 #include "cpu/kernels.h"
 
+#include <strings.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
 #include <string>
-#include <string_view>
 #include <vector>
 
 // Arrays of vectors rule out targets whose vectors have no size at compile time; the others add
@@ -109,7 +110,7 @@ Result<const Target*> choose_target() {
   if (wanted == nullptr || *wanted == '\0') return &targets.front();
   std::string allowed;
   for (const Target& target : targets) {
-    if (target.name == std::string_view(wanted)) return &target;
+    if (strcasecmp(target.name, wanted) == 0) return &target;
     allowed += (allowed.empty() ? "" : ", ") + std::string(target.name);
   }
   return invalid_argument("FA4_CPU_TARGET: is " + std::string(wanted) +

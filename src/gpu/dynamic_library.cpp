@@ -12,8 +12,10 @@ DynamicLibrary::DynamicLibrary(const std::vector<std::string>& names) {
       name_ = name;
       return;
     }
-    const char* reason = dlerror();
-    tried_ += "\n  " + name + ": " + (reason != nullptr ? reason : "unknown error");
+    const char* error = dlerror();
+    std::string reason = error != nullptr ? error : "unknown error";
+    if (reason.starts_with(name + ": ")) reason.erase(0, name.size() + 2);
+    tried_ += (tried_.empty() ? "" : ", ") + name + " (" + reason + ")";
   }
 }
 

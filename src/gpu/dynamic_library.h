@@ -10,7 +10,8 @@ namespace fa4::gpu {
 /// A shared library that stays open for the life of the process.
 class DynamicLibrary {
  public:
-  /// Opens the first of `names` that can be. If none can, `tried()` lists each with its reason.
+  /// Opens the first of `names` that can be. If none can, `tried()` lists each with its reason, in
+  /// one line.
   explicit DynamicLibrary(const std::vector<std::string>& names);
 
   bool is_open() const { return handle_ != nullptr; }

@@ -46,13 +46,13 @@ Result<const Runtime*> capable_runtime(Device device) {
 }  // namespace
 
 Support supports(const core::Problem& problem, Device device) {
+  const auto runtime = capable_runtime(device);
+  if (!runtime.ok()) return {false, runtime.status().message()};
   const std::string missing = sm90::unsupported_forward(problem);
   if (!missing.empty()) {
     return {false, "device: is " + to_string(device) + "; supported: cpu (the GPU backend has no " +
                        missing + ")"};
   }
-  const auto runtime = capable_runtime(device);
-  if (!runtime.ok()) return {false, runtime.status().message()};
   const auto compiler = jit::nvrtc_version();
   if (!compiler.ok()) return {false, compiler.status().message()};
   return {true, {}};

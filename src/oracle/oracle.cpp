@@ -119,8 +119,8 @@ struct Call {
     const auto word = [](auto x) { return static_cast<uint32_t>(x); };
     const auto numbers = philox({word(j / 4), word(i), word(h), word(b)},
                                 {word(options.dropout_seed), word(options.dropout_seed >> 32)});
-    const bool dropped = numbers[j % 4] < std::floor(options.dropout_p * 4294967296.0);
-    return dropped ? 0 : 1 / (1 - options.dropout_p);
+    const double limit = std::floor(options.dropout_p * 4294967296.0);  // p in steps of 2^-32
+    return numbers[j % 4] < limit ? 0 : 1 / (1 - limit / 4294967296.0);
   }
 
   Key score(int64_t j) const {

@@ -244,7 +244,7 @@ TEST(ValidateProblem, RefusesWrongPacking) {
       {"cu_seqlens of different counts",
        [](Call& c) { c.t.cu_seqlens_k.dims[0] = 2; },
        kInvalid,
-       {"k: ", "1 sequences", "2"}},
+       {"cu_seqlens_k: is [2], so 1 sequences", "q has 2", "[batch + 1] = [3]"}},
   };
   expect_refusals(table, packed_call, run_forward);
 }

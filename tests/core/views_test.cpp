@@ -31,6 +31,18 @@ TEST(Views, MoreDimsThanATensorHasAreRefused) {
       << status.message();
 }
 
+TEST(Views, DimsMayComeFromAnyRange) {
+  const Buffers b;
+  const std::vector<int64_t> dims = {1, kRows, 1, kDim}, strides = {0, kDim, 0, 1};
+  const Tensor listed = Tensor::contiguous(b.q.data(), DType::kFloat32, {1, kRows, 1, kDim});
+  const Tensor ranged = Tensor::contiguous(b.q.data(), DType::kFloat32, dims);
+  EXPECT_EQ(ranged.dims, listed.dims);
+  EXPECT_EQ(ranged.strides, listed.strides);
+  const Tensor strided = Tensor::strided(b.q.data(), DType::kFloat32, dims, strides);
+  EXPECT_EQ(strided.dims, listed.dims);
+  EXPECT_EQ(strided.strides, (std::array<int64_t, 4>{0, kDim, 0, 1}));
+}
+
 TEST(Views, AForgottenTensorIsAbsent) {
   const Buffers b;
   const Status status = attention({}, view(b.k), view(b.v), view(b.out));

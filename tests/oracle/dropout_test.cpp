@@ -93,6 +93,18 @@ TEST(OracleDropout, DropsWhatTheLibrarysGeneratorDrops) {
   }
 }
 
+/// p counts in steps of 2^-32, so that what is kept makes up for what is dropped up to the last
+/// double below 1.
+TEST(OracleDropout, StaysUnbiasedNextToOne) {
+  for (const double p : {std::nextafter(1, 0), 1 - 0x1p-33, 1 - 0x1p-32, 1e-12, 0.3}) {
+    const core::Dropout dropout = core::Dropout::make(p, 7);
+    const double kept = 1 - dropout.threshold * 0x1p-32;
+    EXPECT_GE(kept, 0x1p-32);
+    EXPECT_DOUBLE_EQ(dropout.keep_scale * kept, 1) << p;
+  }
+  EXPECT_EQ(core::Dropout::make(std::nextafter(1, 0), 7).keep_scale, 0x1p32);
+}
+
 TEST(OracleDropout, TheLseIgnoresIt) {
   Case c = ref64({.s_q = 3, .s_k = 9}, DType::kFloat64);
   const std::vector<double> before = oracle::forward(c.tensors(), c.options).lse;

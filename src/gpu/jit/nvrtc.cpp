@@ -73,7 +73,7 @@ Nvrtc open_nvrtc() {
   Nvrtc nvrtc;
   DynamicLibrary library(places());
   if (!library.is_open()) {
-    nvrtc.reason = "no NVRTC (CUDA's run-time compiler); tried:" + library.tried();
+    nvrtc.reason = "no NVRTC (CUDA's run-time compiler); tried " + library.tried();
     return nvrtc;
   }
   NvrtcApi& api = nvrtc.api;

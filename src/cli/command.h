@@ -30,6 +30,8 @@ void set_examples(CLI::App& app, std::initializer_list<const char*> lines);
 /// The commands. Each parses its own arguments and returns the exit code; they may throw.
 int attend_command(int argc, char** argv);
 int bench_command(int argc, char** argv);
+int cache_command(int argc, char** argv);
+int compile_command(int argc, char** argv);
 int demo_command(int argc, char** argv);
 int info_command(int argc, char** argv);
 int roofline_command(int argc, char** argv);

@@ -23,6 +23,8 @@ struct Command {
 constexpr Command kCommands[] = {
     {"attend", "attention of tensors in .npy files", attend_command},
     {"bench", "speed beside the roofs of the machine and PyTorch", bench_command},
+    {"cache", "compiled GPU kernels on disk: look, clear, fill", cache_command},
+    {"compile", "GPU kernels through the compiler, no GPU needed", compile_command},
     {"demo", "attention as a real model runs it: errors, speed, a picture", demo_command},
     {"info", "what this machine has and what fa4 can do on it", info_command},
     {"roofline", "where the cycles of an attention tile go on a GPU", roofline_command},

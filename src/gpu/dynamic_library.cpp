@@ -2,6 +2,7 @@
 #include "gpu/dynamic_library.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 namespace fa4::gpu {
 
@@ -17,6 +18,12 @@ DynamicLibrary::DynamicLibrary(const std::vector<std::string>& names) {
     if (reason.starts_with(name + ": ")) reason.erase(0, name.size() + 2);
     tried_ += (tried_.empty() ? "" : ", ") + name + " (" + reason + ")";
   }
+}
+
+std::string DynamicLibrary::path() const {
+  const link_map* map = nullptr;
+  if (handle_ == nullptr || dlinfo(handle_, RTLD_DI_LINKMAP, &map) != 0) return name_;
+  return map->l_name;
 }
 
 void* DynamicLibrary::address_of(const char* symbol) {

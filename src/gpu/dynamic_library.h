@@ -16,6 +16,8 @@ class DynamicLibrary {
 
   bool is_open() const { return handle_ != nullptr; }
   const std::string& name() const { return name_; }
+  /// The file behind name(), as far as the loader tells.
+  std::string path() const;
   const std::string& tried() const { return tried_; }
 
   /// Sets `function` to the symbol; false, and remembers the name, if there is none.

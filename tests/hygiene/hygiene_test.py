@@ -117,7 +117,7 @@ LAYERS = {
     "capi": ["capi/"],
     "oracle": ["oracle/"],
     "model": ["model/"],
-    "cli": ["cli/", "model/", "oracle/", "hwy/"],
+    "cli": ["cli/", "gpu/", "model/", "oracle/", "hwy/"],
 }
 
 

@@ -28,16 +28,20 @@ std::shared_ptr<Slot> slot_of(const Runtime& runtime, const std::string& key) {
   return slot;
 }
 
-/// The program's code, from the store or compiled. Whoever compiles uses its own bytes: the store
-/// is not read back.
-Result<std::vector<std::byte>> code_of(const Program& program, CodeFormat format,
-                                       const std::string& key) {
+/// What killed writers left goes once a process, and whenever something is put.
+void sweep_once(const Store& store) {
+  static std::once_flag done;
+  std::call_once(done, [&] { store.sweep(); });
+}
+
+Result<Code> obtain_as(const std::string& key, const Program& program, CodeFormat format) {
   const Store store(Store::default_folder());
-  if (auto stored = store.get(key)) return *std::move(stored);
+  sweep_once(store);
+  if (auto stored = store.get(key)) return Code{*std::move(stored), true, true, 0};
   auto compiled = compile(program, format);
   if (!compiled.ok()) return compiled.status();
-  store.put(key, compiled->code);
-  return std::move(compiled->code);
+  const bool kept = store.put(key, compiled->code);
+  return Code{std::move(compiled->code), false, kept, compiled->cpu_seconds};
 }
 
 }  // namespace
@@ -49,7 +53,14 @@ std::string cache_key(const Program& program, CodeFormat format,
   text += "nvrtc " + compiler_version + "\ntarget " + program.target;
   text += format == CodeFormat::kCubin ? " cubin\n" : " ptx\n";
   for (const std::string& option : compile_options()) text += option + "\n";
+  for (const std::string& option : program.options) text += option + "\n";
   return to_hex(sha256(text + program.source));
+}
+
+Result<Code> obtain(const Program& program, CodeFormat format) {
+  const auto version = nvrtc_version();
+  if (!version.ok()) return version.status();
+  return obtain_as(cache_key(program, format, *version), program, format);
 }
 
 Result<std::shared_ptr<const Kernel>> load_kernel(const Runtime& runtime, const Program& program,
@@ -60,9 +71,9 @@ Result<std::shared_ptr<const Kernel>> load_kernel(const Runtime& runtime, const 
   const std::shared_ptr<Slot> slot = slot_of(runtime, key);
   const std::lock_guard lock(slot->mutex);
   if (slot->kernel != nullptr) return slot->kernel;
-  const auto code = code_of(program, runtime.code_format(), key);
+  const auto code = obtain_as(key, program, runtime.code_format());
   if (!code.ok()) return code.status();
-  auto kernel = runtime.load(*code, entry, shared_bytes);
+  auto kernel = runtime.load(code->bytes, entry, shared_bytes);
   if (kernel.ok()) slot->kernel = *kernel;
   return kernel;
 }

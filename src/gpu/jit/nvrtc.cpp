@@ -33,49 +33,40 @@ struct Nvrtc {
   NvrtcApi api{};
   std::string reason;
   std::string version;
+  std::string path;
 };
 
-/// Where the wheels nvidia-cuda-nvrtc (CUDA 12: nvidia/cuda_nvrtc, 13: nvidia/cu13) put it, below
-/// the site-packages of the environment in use.
-void add_wheel_places(std::vector<std::string>& names) {
-  const char* environment = std::getenv("VIRTUAL_ENV");
-  const char* conda = std::getenv("CONDA_PREFIX");
-  for (const char* root : {environment, conda}) {
-    if (root == nullptr || *root == '\0') continue;
-    std::error_code error;
-    for (const auto& entry :
-         std::filesystem::directory_iterator(std::string(root) + "/lib", error)) {
-      if (!entry.path().filename().string().starts_with("python3")) continue;
-      const std::string packages = entry.path().string() + "/site-packages/nvidia/";
-      names.push_back(packages + "cu13/lib/libnvrtc.so.13");
-      names.push_back(packages + "cuda_nvrtc/lib/libnvrtc.so.12");
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+/// Where the wheels nvidia-cuda-nvrtc (CUDA 13: nvidia/cu13, 12: nvidia/cuda_nvrtc) put it, below
+/// lib/python3.*/site-packages and dist-packages.
+void add_wheel_places(const std::string& root, std::vector<std::string>& names) {
+  std::error_code error;
+  std::vector<std::string> pythons;
+  for (const auto& entry : std::filesystem::directory_iterator(root + "/lib", error)) {
+    if (entry.path().filename().string().starts_with("python3")) pythons.push_back(entry.path());
+  }
+  std::sort(pythons.rbegin(), pythons.rend());
+  for (const std::string& python : pythons) {
+    for (const char* packages : {"/site-packages/nvidia/", "/dist-packages/nvidia/"}) {
+      if (!std::filesystem::is_directory(python + packages, error)) continue;
+      names.push_back(python + packages + "cu13/lib/libnvrtc.so.13");
+      names.push_back(python + packages + "cuda_nvrtc/lib/libnvrtc.so.12");
     }
   }
 }
 
-std::vector<std::string> places() {
-  std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12"};
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    const char* root = std::getenv(variable);
-    if (root == nullptr || *root == '\0') continue;
-    names.push_back(std::string(root) + "/lib64/libnvrtc.so");
-    names.push_back(std::string(root) + "/lib/libnvrtc.so");
-  }
-  for (const char* folder : {"lib64", "lib"}) {
-    names.push_back(std::string("/usr/local/cuda/") + folder + "/libnvrtc.so.13");
-    names.push_back(std::string("/usr/local/cuda/") + folder + "/libnvrtc.so.12");
-  }
-  add_wheel_places(names);
-  return names;
-}
-
 Nvrtc open_nvrtc() {
   Nvrtc nvrtc;
-  DynamicLibrary library(places());
+  DynamicLibrary library(nvrtc_places());
   if (!library.is_open()) {
     nvrtc.reason = "no NVRTC (CUDA's run-time compiler); tried " + library.tried();
     return nvrtc;
   }
+  nvrtc.path = library.path();
   NvrtcApi& api = nvrtc.api;
   library.find("nvrtcVersion", api.nvrtcVersion);
   library.find("nvrtcGetErrorString", api.nvrtcGetErrorString);
@@ -167,6 +158,29 @@ const std::vector<std::string>& compile_options() {
   return options;
 }
 
+std::vector<std::string> nvrtc_places() {
+  if (const std::string named = environment("FA4_NVRTC"); !named.empty()) return {named};
+  std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12"};
+  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
+    const std::string root = environment(variable);
+    if (root.empty()) continue;
+    names.push_back(root + "/lib64/libnvrtc.so");
+    names.push_back(root + "/lib/libnvrtc.so");
+  }
+  for (const char* folder : {"lib64", "lib"}) {
+    names.push_back(std::string("/usr/local/cuda/") + folder + "/libnvrtc.so.13");
+    names.push_back(std::string("/usr/local/cuda/") + folder + "/libnvrtc.so.12");
+  }
+  for (const std::string& root :
+       {environment("VIRTUAL_ENV"), environment("CONDA_PREFIX"), environment("HOME") + "/.local",
+        std::string("/usr/local"), std::string("/usr")}) {
+    if (!root.empty()) add_wheel_places(root, names);
+  }
+  return names;
+}
+
+std::string nvrtc_path() { return nvrtc().path; }
+
 Result<std::string> nvrtc_version() {
   if (!nvrtc().reason.empty()) return unsupported(nvrtc().reason);
   return nvrtc().version;
@@ -183,6 +197,7 @@ Result<Compiled> compile(const Program& program, CodeFormat format) {
   const std::string target = architecture_option(program.target, format);
   std::vector<const char*> options = {target.c_str()};
   for (const std::string& option : compile_options()) options.push_back(option.c_str());
+  for (const std::string& option : program.options) options.push_back(option.c_str());
 
   void* handle = nullptr;
   int error = api.nvrtcCreateProgram(&handle, program.source.c_str(), "fa4.cu",

@@ -2,6 +2,8 @@
 #include "gpu/jit/store.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -27,15 +29,29 @@ std::string environment(const char* name) {
   return value != nullptr ? value : "";
 }
 
-/// A file that is removed at the end of its scope, unless it was given its final name.
+constexpr char kTemporary[] = "new-";
+constexpr size_t kMostBytes = size_t{64} << 20;  ///< No kernel is that large: what is was damaged.
+
+/// A file that is removed at the end of its scope, unless it was given its final name. Its writer
+/// holds a lock on it, so that one without a lock is known to be left over from a writer that died.
 class TemporaryFile {
  public:
-  explicit TemporaryFile(const std::string& folder) : path_(folder + "/new-XXXXXX") {
-    descriptor_ = mkostemp(path_.data(), O_CLOEXEC);
+  explicit TemporaryFile(const std::string& folder) {
+    // A sweep between making the file and locking it takes the file away: then once more.
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      path_ = folder + "/" + kTemporary + "XXXXXX";
+      descriptor_ = mkostemp(path_.data(), O_CLOEXEC);
+      struct stat status {};
+      if (descriptor_ < 0) return;
+      flock(descriptor_, LOCK_EX | LOCK_NB);
+      if (fstat(descriptor_, &status) == 0 && status.st_nlink > 0) return;
+      close(descriptor_);
+      descriptor_ = -1;
+    }
   }
   ~TemporaryFile() {
-    if (descriptor_ >= 0) close(descriptor_);
     if (descriptor_ >= 0 && !kept_) unlink(path_.c_str());
+    if (descriptor_ >= 0) close(descriptor_);
   }
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
@@ -62,6 +78,23 @@ class TemporaryFile {
   bool kept_ = false;
 };
 
+/// Calls `visit` for every entry of a folder; what cannot be read is as if it were not there.
+template <class Visit>
+void for_each_entry(const std::string& folder, const Visit& visit) {
+  std::error_code error;
+  std::filesystem::directory_iterator at(folder, error);
+  for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) visit(*at);
+}
+
+/// Whether no living process holds the lock of a TemporaryFile.
+bool is_abandoned(const std::string& path) {
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return false;
+  const bool free = flock(descriptor, LOCK_EX | LOCK_NB) == 0;
+  close(descriptor);
+  return free;
+}
+
 }  // namespace
 
 std::string Store::default_folder() {
@@ -80,8 +113,9 @@ std::optional<std::vector<std::byte>> Store::get(const std::string& key) const {
   const auto size = static_cast<size_t>(file.tellg());
   file.seekg(0);
   Header header;
-  std::vector<std::byte> bytes(size > sizeof header ? size - sizeof header : 0);
-  const bool good = file.read(reinterpret_cast<char*>(&header), sizeof header) &&
+  const bool sane = size >= sizeof header && size <= kMostBytes;
+  std::vector<std::byte> bytes(sane ? size - sizeof header : 0);
+  const bool good = sane && file.read(reinterpret_cast<char*>(&header), sizeof header) &&
                     std::memcmp(header.magic, Header().magic, sizeof header.magic) == 0 &&
                     header.bytes == bytes.size() &&
                     file.read(reinterpret_cast<char*>(bytes.data()),
@@ -96,12 +130,40 @@ bool Store::put(const std::string& key, std::span<const std::byte> bytes) const 
   if (folder_.empty()) return false;
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
+  sweep();
   Header header;
   header.bytes = bytes.size();
   header.checksum = sha256(bytes);
   TemporaryFile file(folder_);
   return file.write(&header, sizeof header) && file.write(bytes.data(), bytes.size()) &&
          file.rename_to(path_of(key));
+}
+
+void Store::sweep() const {
+  if (folder_.empty()) return;
+  for_each_entry(folder_, [](const std::filesystem::directory_entry& entry) {
+    if (!entry.path().filename().string().starts_with(kTemporary)) return;
+    if (is_abandoned(entry.path())) unlink(entry.path().c_str());
+  });
+}
+
+bool Store::contains(const std::string& key) const {
+  return !folder_.empty() && access(path_of(key).c_str(), R_OK) == 0;
+}
+
+Store::Usage Store::walk(bool remove) const {
+  Usage usage;
+  if (folder_.empty()) return usage;
+  if (remove) sweep();
+  for_each_entry(folder_, [&](const std::filesystem::directory_entry& entry) {
+    std::error_code error;
+    if (entry.path().extension() != kEnding || !entry.is_regular_file(error)) return;
+    const auto size = entry.file_size(error);
+    if (error || (remove && unlink(entry.path().c_str()) != 0)) return;
+    usage.entries += 1;
+    usage.bytes += static_cast<int64_t>(size);
+  });
+  return usage;
 }
 
 }  // namespace fa4::gpu::jit

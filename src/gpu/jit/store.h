@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,11 +26,25 @@ class Store {
   std::optional<std::vector<std::byte>> get(const std::string& key) const;
   /// False if the entry could not be written: the folder is then as it was.
   bool put(const std::string& key, std::span<const std::byte> bytes) const;
+  /// Removes what writers that were killed have left. Those that live lose nothing.
+  void sweep() const;
+
+  struct Usage {
+    int entries = 0;
+    int64_t bytes = 0;
+  };
+  /// What is stored; clear() removes it. Other files in the folder are not touched.
+  Usage usage() const { return walk(false); }
+  Usage clear() const { return walk(true); }
+  bool contains(const std::string& key) const;
 
   const std::string& folder() const { return folder_; }
 
  private:
-  std::string path_of(const std::string& key) const { return folder_ + "/" + key + ".cubin"; }
+  Usage walk(bool remove) const;
+  std::string path_of(const std::string& key) const { return folder_ + "/" + key + kEnding; }
+
+  static constexpr const char* kEnding = ".kernel";
 
   std::string folder_;
 };

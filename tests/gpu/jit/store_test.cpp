@@ -57,7 +57,7 @@ TEST_F(StoreTest, EveryTruncationIsAMissAndGoes) {
   const Store store(folder());
   for (const size_t size : {0u, 1u, 7u, 8u, 47u, 48u, 100u, 147u}) {
     ASSERT_TRUE(store.put("a", bytes_of(100, 1)));
-    fs::resize_file(folder() / "a.cubin", size);
+    fs::resize_file(folder() / "a.kernel", size);
     EXPECT_FALSE(store.get("a")) << size;
     EXPECT_EQ(files(), 0u) << size;
   }
@@ -66,10 +66,10 @@ TEST_F(StoreTest, EveryTruncationIsAMissAndGoes) {
 TEST_F(StoreTest, EveryFlippedByteIsAMiss) {
   const Store store(folder());
   ASSERT_TRUE(store.put("a", bytes_of(100, 1)));
-  const auto size = fs::file_size(folder() / "a.cubin");
+  const auto size = fs::file_size(folder() / "a.kernel");
   for (size_t at = 0; at < size; ++at) {
     ASSERT_TRUE(store.put("a", bytes_of(100, 1)));
-    std::fstream file(folder() / "a.cubin", std::ios::in | std::ios::out | std::ios::binary);
+    std::fstream file(folder() / "a.kernel", std::ios::in | std::ios::out | std::ios::binary);
     file.seekg(static_cast<std::streamoff>(at));
     const int byte = file.get();
     file.seekp(static_cast<std::streamoff>(at));

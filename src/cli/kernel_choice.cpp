@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "cli/kernel_choice.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <regex>
+
+namespace fa4::cli {
+namespace {
+
+std::regex parse_filter(const std::string& text) {
+  try {
+    return std::regex(text);
+  } catch (const std::regex_error&) {
+    throw UsageError(fmt::format("FILTER: '{}' is no regular expression", text));
+  }
+}
+
+}  // namespace
+
+void add_choice(CLI::App& app, KernelChoice& choice) {
+  app.add_option("FILTER", choice.filters,
+                 "Kernels whose names match one of these regular expressions")
+      ->type_name("");
+  app.add_option("--target", choice.target, "The GPU architecture (default: sm_90a)");
+  app.add_flag("--all", choice.all, "Every kernel of the target");
+}
+
+std::vector<gpu::KernelConfig> chosen_kernels(const KernelChoice& choice) {
+  std::vector<gpu::KernelConfig> kernels = gpu::all_kernels();
+  std::vector<std::string> targets;
+  for (const auto& kernel : kernels) targets.push_back(kernel.program.target);
+  targets.erase(std::unique(targets.begin(), targets.end()), targets.end());
+  if (std::find(targets.begin(), targets.end(), choice.target) == targets.end()) {
+    std::string known;
+    for (const std::string& target : targets) known += " " + target;
+    throw UsageError(fmt::format("--target: is {}; known:{}", choice.target, known));
+  }
+  if (!choice.all && choice.filters.empty()) {
+    throw UsageError("no kernel named; give --all or a regular expression (--list shows names)");
+  }
+  std::vector<std::regex> filters;
+  for (const std::string& text : choice.filters) filters.push_back(parse_filter(text));
+  std::erase_if(kernels, [&](const gpu::KernelConfig& kernel) {
+    const auto matches = [&](const std::regex& r) { return std::regex_search(kernel.name, r); };
+    return kernel.program.target != choice.target ||
+           (!choice.all && std::none_of(filters.begin(), filters.end(), matches));
+  });
+  if (kernels.empty()) throw UsageError("FILTER: no kernel's name matches (--list shows names)");
+  return kernels;
+}
+
+}  // namespace fa4::cli

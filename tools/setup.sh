@@ -69,16 +69,16 @@ want_packages() {
   apt_install "${missing[@]}"
 }
 
-# .venv with tools/requirements.txt. Fails (with a line that says why) if it can't be made.
-need_venv() {
-  local stamp
-  stamp=.venv/.installed-$(cksum <tools/requirements.txt | cut -d ' ' -f 1)
+# .venv with the packages of a list. Fails (with a line that says why) if it can't be made.
+need_venv() { # [REQUIREMENTS]
+  local list=${1:-tools/requirements.txt} stamp
+  stamp=.venv/.installed-$(cksum <"$list" | cut -d ' ' -f 1)
   [ -e "$stamp" ] && return 0
   want_packages "${kPythonPackages[@]}" || { say "no python3-venv: going on without"; return 1; }
-  say "installing into .venv: $(grep -v '^#' tools/requirements.txt | tr '\n' ' ')"
+  say "installing into .venv: $(grep -v '^#' "$list" | tr '\n' ' ')"
   python3 -m venv .venv >&2 &&
     logged pip '^(Collecting|Installing|Successfully|ERROR)' \
-      .venv/bin/python -m pip install --disable-pip-version-check -r tools/requirements.txt ||
+      .venv/bin/python -m pip install --disable-pip-version-check -r "$list" ||
     { say "pip could not install them: going on without"; return 1; }
   touch "$stamp"
 }

@@ -87,7 +87,7 @@ TEST(PtxWrappers, BecomeTheirInstructions) {
   for (const Row& row : kRows) calls += std::string(row.call) + "\n  ";
   std::string source = kKernel;
   source.replace(source.find("CALLS"), 5, calls);
-  const auto compiled = jit::compile({source, "sm_90a"});
+  const auto compiled = jit::compile({source, "sm_90a", {}});
   ASSERT_TRUE(compiled.ok()) << compiled.status().message();
   for (const Row& row : kRows) {
     EXPECT_NE(compiled->ptx.find(row.instruction), std::string::npos) << row.instruction;

@@ -28,15 +28,9 @@ std::shared_ptr<Slot> slot_of(const Runtime& runtime, const std::string& key) {
   return slot;
 }
 
-/// What killed writers left goes once a process, and whenever something is put.
-void sweep_once(const Store& store) {
-  static std::once_flag done;
-  std::call_once(done, [&] { store.sweep(); });
-}
-
 Result<Code> obtain_as(const std::string& key, const Program& program, CodeFormat format) {
   const Store store(Store::default_folder());
-  sweep_once(store);
+  store.sweep();
   if (auto stored = store.get(key)) return Code{*std::move(stored), true, true, 0};
   auto compiled = compile(program, format);
   if (!compiled.ok()) return compiled.status();

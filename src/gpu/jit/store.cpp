@@ -130,7 +130,6 @@ bool Store::put(const std::string& key, std::span<const std::byte> bytes) const 
   if (folder_.empty()) return false;
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
-  sweep();
   Header header;
   header.bytes = bytes.size();
   header.checksum = sha256(bytes);

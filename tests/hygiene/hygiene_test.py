@@ -115,6 +115,7 @@ LAYERS = {
     "cpu": ["cpu/", "core/", "hwy/"],
     "gpu": ["gpu/", "core/"],
     "capi": ["capi/"],
+    "emulator": ["emulator/", "core/", "hwy/"],
     "oracle": ["oracle/"],
     "model": ["model/"],
     "cli": ["cli/", "gpu/", "model/", "oracle/", "hwy/"],

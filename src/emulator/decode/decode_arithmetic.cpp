@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Arithmetic: integer (PTX ISA 9.7.1), float (9.7.3 to 9.7.5), logic and shifts (9.7.8).
+#include "emulator/decode/families.h"
+#include "emulator/exec/handlers.h"
+
+namespace fa4::emulator::decode {
+namespace {
+
+using exec::FloatForm;
+using exec::FloatOp;
+using exec::IntegerOp;
+
+Type type_wanted(Decoder& d) {
+  const auto type = d.mods.take_type();
+  if (!type) d.fail("a type is wanted");
+  return *type;
+}
+
+constexpr Decoder::Field kSources[] = {&Inst::a, &Inst::b, &Inst::c, &Inst::e};
+
+void emit_integer(Decoder& d, IntegerOp op, Type type, size_t sources) {
+  d.want_operands(1 + sources);
+  d.write(&Inst::d, d.operand(0), type);
+  for (size_t i = 0; i < sources; ++i) d.read(kSources[i], d.operand(i + 1), type);
+  d.emit(exec::integer(op, type), Class::kInteger);
+}
+
+/// Rounding, flushing, saturation of float instructions.
+FloatForm float_form(Decoder& d, FloatOp op, Type type) {
+  FloatForm form;
+  form.op = op;
+  form.type = type;
+  const int round = d.mods.take_one({"rn", "rz", "rm", "rp"});
+  if (round > 0) form.round = static_cast<Round>(round);
+  form.flush = d.mods.take("ftz");
+  form.saturate = d.mods.take("sat");
+  form.relu = d.mods.take("relu");
+  return form;
+}
+
+bool is_special(FloatOp op) { return op >= FloatOp::kRcp && op <= FloatOp::kTanh; }
+
+void emit_float(Decoder& d, const FloatForm& form, size_t sources) {
+  d.want_operands(1 + sources);
+  d.write(&Inst::d, d.operand(0), form.type);
+  for (size_t i = 0; i < sources; ++i) d.read(kSources[i], d.operand(i + 1), form.type);
+  d.emit(exec::floating(form, d.inst), is_special(form.op) ? Class::kSpecial : Class::kFloat);
+}
+
+void add_or_sub(Decoder& d, bool sub) {
+  const Type type = type_wanted(d);
+  if (ptx::is_float(type)) {
+    return emit_float(d, float_form(d, sub ? FloatOp::kSub : FloatOp::kAdd, type), 2);
+  }
+  IntegerOp op = sub ? IntegerOp::kSub : IntegerOp::kAdd;
+  if (d.mods.take("sat")) {
+    if (type != Type::kS32) d.fail(".sat is for .s32");
+    op = sub ? IntegerOp::kSubSaturate : IntegerOp::kAddSaturate;
+  }
+  emit_integer(d, op, type, 2);
+}
+void add(Decoder& d) { add_or_sub(d, false); }
+void sub(Decoder& d) { add_or_sub(d, true); }
+
+/// Wide forms: sources of the type, result (and addend) twice as wide.
+void emit_wide(Decoder& d, IntegerOp op, Type type, size_t sources) {
+  const bool is_signed = ptx::is_signed(type);
+  const Type twice = ptx::size_of(type) == 2 ? (is_signed ? Type::kS32 : Type::kU32)
+                                             : (is_signed ? Type::kS64 : Type::kU64);
+  d.want_operands(1 + sources);
+  d.write(&Inst::d, d.operand(0), twice);
+  d.read(&Inst::a, d.operand(1), type);
+  d.read(&Inst::b, d.operand(2), type);
+  if (sources == 3) d.read(&Inst::c, d.operand(3), twice);
+  d.emit(exec::integer(op, type), Class::kInteger);
+}
+
+void mul(Decoder& d) {
+  const Type type = type_wanted(d);
+  if (ptx::is_float(type)) return emit_float(d, float_form(d, FloatOp::kMul, type), 2);
+  switch (d.mods.take_one({"lo", "hi", "wide"})) {
+    case 0:
+      return emit_integer(d, IntegerOp::kMulLow, type, 2);
+    case 1:
+      return emit_integer(d, IntegerOp::kMulHigh, type, 2);
+    case 2:
+      return emit_wide(d, IntegerOp::kMulWide, type, 2);
+    default:
+      d.fail(".lo, .hi or .wide is wanted");
+  }
+}
+
+void mad(Decoder& d) {
+  const Type type = type_wanted(d);
+  if (ptx::is_float(type)) return emit_float(d, float_form(d, FloatOp::kFma, type), 3);
+  switch (d.mods.take_one({"lo", "hi", "wide"})) {
+    case 0:
+      return emit_integer(d, IntegerOp::kMadLow, type, 3);
+    case 1:
+      return emit_integer(d, IntegerOp::kMadHigh, type, 3);
+    case 2:
+      return emit_wide(d, IntegerOp::kMadWide, type, 3);
+    default:
+      d.fail(".lo, .hi or .wide is wanted");
+  }
+}
+
+void fma(Decoder& d) {
+  const Type type = type_wanted(d);
+  // fma.rn.f32.bf16: the products are of another type than the sum.
+  if (d.mods.take_type()) d.fail("mixed types are not supported");
+  emit_float(d, float_form(d, FloatOp::kFma, type), 3);
+}
+
+void div(Decoder& d) {
+  const Type type = type_wanted(d);
+  if (!ptx::is_float(type)) return emit_integer(d, IntegerOp::kDiv, type, 2);
+  d.mods.take_one({"approx", "full"});
+  emit_float(d, float_form(d, FloatOp::kDiv, type), 2);
+}
+
+void rem(Decoder& d) { emit_integer(d, IntegerOp::kRem, type_wanted(d), 2); }
+
+void min_or_max(Decoder& d, bool max) {
+  const Type type = type_wanted(d);
+  if (!ptx::is_float(type)) {
+    return emit_integer(d, max ? IntegerOp::kMax : IntegerOp::kMin, type, 2);
+  }
+  const bool nan = d.mods.take("NaN");
+  const bool three = d.operand_count() == 4;
+  FloatOp op =
+      max ? (nan ? FloatOp::kMaxNan : FloatOp::kMax) : (nan ? FloatOp::kMinNan : FloatOp::kMin);
+  if (three) {
+    op = max ? (nan ? FloatOp::kMaxNan3 : FloatOp::kMax3)
+             : (nan ? FloatOp::kMinNan3 : FloatOp::kMin3);
+  }
+  emit_float(d, float_form(d, op, type), three ? 3 : 2);
+}
+void min(Decoder& d) { min_or_max(d, false); }
+void max(Decoder& d) { min_or_max(d, true); }
+
+template <IntegerOp kInteger, FloatOp kFloat>
+void integer_or_float_unary(Decoder& d) {
+  const Type type = type_wanted(d);
+  if (ptx::is_float(type)) return emit_float(d, float_form(d, kFloat, type), 1);
+  emit_integer(d, kInteger, type, 1);
+}
+
+template <FloatOp kOp>
+void float_unary(Decoder& d) {
+  const Type type = type_wanted(d);
+  d.mods.take("approx");
+  emit_float(d, float_form(d, kOp, type), 1);
+}
+
+void copysign(Decoder& d) { emit_float(d, float_form(d, FloatOp::kCopysign, type_wanted(d)), 2); }
+
+void sad(Decoder& d) { emit_integer(d, IntegerOp::kSad, type_wanted(d), 3); }
+
+void logic_op(Decoder& d, IntegerOp op, exec::PredicateOp predicate) {
+  const Type type = type_wanted(d);
+  const bool one = op == IntegerOp::kNot;
+  if (type != Type::kPred) return emit_integer(d, op, type, one ? 1 : 2);
+  d.want_operands(one ? 2 : 3);
+  d.write_predicate(&Inst::d, d.operand(0));
+  d.read_predicate(&Inst::a, d.operand(1));
+  if (!one) d.read_predicate(&Inst::b, d.operand(2));
+  d.emit(exec::predicate(predicate), Class::kPredicate);
+}
+void bit_and(Decoder& d) { logic_op(d, IntegerOp::kAnd, exec::PredicateOp::kAnd); }
+void bit_or(Decoder& d) { logic_op(d, IntegerOp::kOr, exec::PredicateOp::kOr); }
+void bit_xor(Decoder& d) { logic_op(d, IntegerOp::kXor, exec::PredicateOp::kXor); }
+void bit_not(Decoder& d) { logic_op(d, IntegerOp::kNot, exec::PredicateOp::kNot); }
+
+template <IntegerOp kOp>
+void one_type_unary(Decoder& d) {
+  emit_integer(d, kOp, type_wanted(d), 1);
+}
+
+/// The second source is a 32-bit number whatever the type.
+template <IntegerOp kOp>
+void shift(Decoder& d) {
+  const Type type = type_wanted(d);
+  d.want_operands(3);
+  d.write(&Inst::d, d.operand(0), type);
+  d.read(&Inst::a, d.operand(1), type);
+  d.read(&Inst::b, d.operand(2), Type::kU32);
+  d.emit(exec::integer(kOp, type), Class::kInteger);
+}
+
+/// popc, clz, bfind: 32 bits come out.
+template <IntegerOp kOp>
+void count(Decoder& d) {
+  const Type type = type_wanted(d);
+  d.want_operands(2);
+  d.write(&Inst::d, d.operand(0), Type::kU32);
+  d.read(&Inst::a, d.operand(1), type);
+  d.emit(exec::integer(kOp, type), Class::kInteger);
+}
+
+void bfe(Decoder& d) {
+  const Type type = type_wanted(d);
+  d.want_operands(4);
+  d.write(&Inst::d, d.operand(0), type);
+  d.read(&Inst::a, d.operand(1), type);
+  d.read(&Inst::b, d.operand(2), Type::kU32);
+  d.read(&Inst::c, d.operand(3), Type::kU32);
+  d.emit(exec::integer(IntegerOp::kBfe, type), Class::kInteger);
+}
+
+void bfi(Decoder& d) {
+  const Type type = type_wanted(d);
+  d.want_operands(5);
+  d.write(&Inst::d, d.operand(0), type);
+  d.read(&Inst::a, d.operand(1), type);
+  d.read(&Inst::b, d.operand(2), type);
+  d.read(&Inst::c, d.operand(3), Type::kU32);
+  d.read(&Inst::e, d.operand(4), Type::kU32);
+  d.emit(exec::integer(IntegerOp::kBfi, type), Class::kInteger);
+}
+
+void shf(Decoder& d) {
+  const bool left = d.mods.take("l");
+  if (!left && !d.mods.take("r")) d.fail(".l or .r is wanted");
+  const bool wrap = d.mods.take("wrap");
+  if (!wrap && !d.mods.take("clamp")) d.fail(".wrap or .clamp is wanted");
+  const Type type = type_wanted(d);
+  const IntegerOp op = left ? (wrap ? IntegerOp::kShfLeftWrap : IntegerOp::kShfLeftClamp)
+                            : (wrap ? IntegerOp::kShfRightWrap : IntegerOp::kShfRightClamp);
+  emit_integer(d, op, type, 3);
+}
+
+void lop3(Decoder& d) {
+  const Type type = type_wanted(d);
+  d.want_operands(5);
+  d.write(&Inst::d, d.operand(0), type);
+  for (size_t i = 0; i < 3; ++i) d.read(kSources[i], d.operand(i + 1), type);
+  d.inst.imm = d.immediate(d.operand(4), 0, 255);
+  d.emit(exec::integer(IntegerOp::kLop3, type), Class::kInteger);
+}
+
+void prmt(Decoder& d) {
+  const int mode = d.mods.take_one({"f4e", "b4e", "rc8", "ecl", "ecr", "rc16"});
+  d.inst.mod[0] = static_cast<uint8_t>(mode + 1);
+  emit_integer(d, IntegerOp::kPrmt, type_wanted(d), 3);
+}
+
+void dp4a(Decoder& d) {
+  const Type a = type_wanted(d), b = type_wanted(d);
+  d.inst.mod[0] = ptx::is_signed(a) ? 1 : 0;
+  d.inst.mod[1] = ptx::is_signed(b) ? 1 : 0;
+  emit_integer(d, IntegerOp::kDp4a, Type::kU32, 3);
+}
+
+constexpr OpcodeEntry kTable[] = {
+    {"add", add},
+    {"sub", sub},
+    {"mul", mul},
+    {"mad", mad},
+    {"fma", fma},
+    {"div", div},
+    {"rem", rem},
+    {"min", min},
+    {"max", max},
+    {"abs", integer_or_float_unary<IntegerOp::kAbs, FloatOp::kAbs>},
+    {"neg", integer_or_float_unary<IntegerOp::kNeg, FloatOp::kNeg>},
+    {"rcp", float_unary<FloatOp::kRcp>},
+    {"sqrt", float_unary<FloatOp::kSqrt>},
+    {"rsqrt", float_unary<FloatOp::kRsqrt>},
+    {"ex2", float_unary<FloatOp::kEx2>},
+    {"lg2", float_unary<FloatOp::kLg2>},
+    {"sin", float_unary<FloatOp::kSin>},
+    {"cos", float_unary<FloatOp::kCos>},
+    {"tanh", float_unary<FloatOp::kTanh>},
+    {"copysign", copysign},
+    {"sad", sad},
+    {"and", bit_and},
+    {"or", bit_or},
+    {"xor", bit_xor},
+    {"not", bit_not},
+    {"cnot", one_type_unary<IntegerOp::kCnot>},
+    {"brev", one_type_unary<IntegerOp::kBrev>},
+    {"shl", shift<IntegerOp::kShl>},
+    {"shr", shift<IntegerOp::kShr>},
+    {"popc", count<IntegerOp::kPopc>},
+    {"clz", count<IntegerOp::kClz>},
+    {"bfind", count<IntegerOp::kBfind>},
+    {"bfe", bfe},
+    {"bfi", bfi},
+    {"shf", shf},
+    {"lop3", lop3},
+    {"prmt", prmt},
+    {"dp4a", dp4a},
+};
+
+}  // namespace
+
+std::span<const OpcodeEntry> arithmetic_opcodes() { return kTable; }
+
+}  // namespace fa4::emulator::decode

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Moves, conversions, comparisons, selection: PTX ISA 9.7.6, 9.7.9.1, 9.7.9.2, 9.7.9.21.
+#include "emulator/decode/families.h"
+#include "emulator/exec/handlers.h"
+
+namespace fa4::emulator::decode {
+namespace {
+
+using exec::Conversion;
+using Kind = Operand::Kind;
+
+Type type_wanted(Decoder& d) {
+  const auto type = d.mods.take_type();
+  if (!type) d.fail("a type is wanted");
+  return *type;
+}
+
+Type bits_type(uint32_t bytes) {
+  switch (bytes) {
+    case 1:
+      return Type::kB8;
+    case 2:
+      return Type::kB16;
+    case 4:
+      return Type::kB32;
+    default:
+      return Type::kB64;
+  }
+}
+
+/// mov.b32 %r, {%rs1, %rs2} and back.
+void mov_vector(Decoder& d, Type type, bool pack) {
+  const Operand& vector = d.operand(pack ? 1 : 0);
+  const uint32_t total = ptx::size_of(type);
+  const auto parts = static_cast<uint32_t>(vector.parts.size());
+  if (parts == 0 || total % parts != 0 || total == parts * total)
+    d.fail("a vector that does not fit");
+  const uint32_t bytes = total / parts;
+  const Type part = bits_type(bytes);
+  if (pack) {
+    d.write(&Inst::d, d.operand(0), type);
+    d.read_list(vector, part, bytes == 1);
+    d.emit(exec::pack(bytes, total), Class::kMove);
+  } else {
+    d.read(&Inst::a, d.operand(1), type);
+    d.write_list(vector, part, bytes == 1);
+    d.emit(exec::unpack(bytes, total), Class::kMove);
+  }
+}
+
+void mov(Decoder& d) {
+  const Type type = type_wanted(d);
+  d.want_operands(2);
+  if (type == Type::kPred) {
+    d.write_predicate(&Inst::d, d.operand(0));
+    d.read_predicate(&Inst::a, d.operand(1));
+    return d.emit(exec::predicate(exec::PredicateOp::kMove), Class::kPredicate);
+  }
+  if (d.operand(0).kind == Kind::kVector) return mov_vector(d, type, false);
+  if (d.operand(1).kind == Kind::kVector) return mov_vector(d, type, true);
+  d.write(&Inst::d, d.operand(0), type);
+  const std::string_view source = d.operand(1).name;
+  if (source == "%clock" || source == "%clock64" || source == "%globaltimer" ||
+      source == "%clock_hi" || source == "%globaltimer_lo" || source == "%globaltimer_hi") {
+    return d.emit(exec::read_clock(ptx::size_of(type)), Class::kMove);
+  }
+  d.read(&Inst::a, d.operand(1), type);
+  d.emit(exec::move(ptx::size_of(type)), Class::kMove);
+}
+
+void take_rounding(Decoder& d, Conversion& c) {
+  switch (d.mods.take_one({"rn", "rz", "rm", "rp", "rna"})) {
+    case 1:
+      c.round = Round::kZero;
+      break;
+    case 2:
+      c.round = Round::kDown;
+      break;
+    case 3:
+      c.round = Round::kUp;
+      break;
+    case 4:
+      c.round = Round::kNearestAway;
+      break;
+    default:
+      break;
+  }
+  switch (d.mods.take_one({"rni", "rzi", "rmi", "rpi"})) {
+    case 0:
+      c.round = Round::kNearest;
+      c.to_whole = true;
+      break;
+    case 1:
+      c.round = Round::kZero;
+      c.to_whole = true;
+      break;
+    case 2:
+      c.round = Round::kDown;
+      c.to_whole = true;
+      break;
+    case 3:
+      c.round = Round::kUp;
+      c.to_whole = true;
+      break;
+    default:
+      break;
+  }
+}
+
+void cvt(Decoder& d) {
+  if (d.mods.take("pack")) d.fail("cvt.pack is not supported");
+  Conversion c;
+  take_rounding(d, c);
+  c.to = type_wanted(d);
+  c.from = type_wanted(d);
+  c.flush = d.mods.take("ftz");
+  c.saturate = d.mods.take("satfinite");
+  c.saturate |= d.mods.take("sat");
+  c.relu = d.mods.take("relu");
+  const bool two = d.operand_count() == 3;
+  d.want_operands(two ? 3 : 2);
+  const bool pairs = ptx::size_of(c.to) <= 4 && (c.to == Type::kF16x2 || c.to == Type::kBF16x2 ||
+                                                 c.to == Type::kE4M3x2 || c.to == Type::kE5M2x2);
+  if (two != (pairs && c.from == Type::kF32)) d.fail("this number of operands does not fit");
+  const uint32_t bytes = d.write(&Inst::d, d.operand(0), c.to, true);
+  const auto declared = d.declared(d.operand(0));
+  if (declared && ptx::is_signed(c.to) && ptx::size_of(*declared) > ptx::size_of(c.to)) {
+    // The result is extended to the register.
+    if (ptx::is_float(c.from)) d.fail("a signed result in a wider register is not supported");
+    if (ptx::size_of(c.to) > 1 || ptx::size_of(*declared) > 2) {
+      d.fail("a signed result in a wider register is not supported");
+    }
+  }
+  if (bytes > 4 && ptx::size_of(c.to) <= 4) d.fail("a 64-bit register for a narrow result");
+  if (d.read(&Inst::a, d.operand(1), c.from, true) > 4 && ptx::size_of(c.from) <= 4) {
+    d.fail("a narrow number in a 64-bit register");
+  }
+  if (two) d.read(&Inst::b, d.operand(2), c.from);
+  d.emit(exec::convert(c, d.inst), Class::kConvert);
+}
+
+exec::Compare comparison(Decoder& d, Type type) {
+  using exec::Compare;
+  const int i = d.mods.take_one({"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu",
+                                 "gtu", "geu", "num", "nan", "lo", "ls", "hi", "hs"});
+  if (i < 0) d.fail("a comparison is wanted");
+  if (i < 14) return static_cast<Compare>(i);
+  if (ptx::is_float(type) || ptx::is_signed(type)) d.fail("an unsigned comparison of that type");
+  constexpr Compare kUnsigned[] = {Compare::kLt, Compare::kLe, Compare::kGt, Compare::kGe};
+  return kUnsigned[i - 14];
+}
+
+void setp(Decoder& d) {
+  const Type type = type_wanted(d);
+  const exec::Compare compare = comparison(d, type);
+  const int combine = d.mods.take_one({"and", "or", "xor"});
+  const bool flush = d.mods.take("ftz");
+  d.inst.mod[0] = static_cast<uint8_t>(combine + 1);
+  d.want_operands(combine < 0 ? 3 : 4);
+  const Operand& result = d.operand(0);
+  if (result.kind == Kind::kPair) {
+    d.write_predicate(&Inst::d, result.parts[0]);
+    d.write_predicate(&Inst::e, result.parts[1]);
+  } else {
+    d.write_predicate(&Inst::d, result);
+  }
+  if (d.inst.d == kNone) d.fail("a predicate is wanted");
+  d.read(&Inst::a, d.operand(1), type);
+  d.read(&Inst::b, d.operand(2), type);
+  if (combine >= 0) d.read_predicate(&Inst::c, d.operand(3));
+  d.emit(exec::setp(compare, type, flush), Class::kPredicate);
+}
+
+void selp(Decoder& d) {
+  const Type type = type_wanted(d);
+  d.want_operands(4);
+  d.write(&Inst::d, d.operand(0), type);
+  d.read(&Inst::a, d.operand(1), type);
+  d.read(&Inst::b, d.operand(2), type);
+  d.read_predicate(&Inst::c, d.operand(3));
+  d.emit(exec::selp(ptx::size_of(type)), Class::kPredicate);
+}
+
+constexpr OpcodeEntry kTable[] = {{"mov", mov}, {"cvt", cvt}, {"setp", setp}, {"selp", selp}};
+
+}  // namespace
+
+std::span<const OpcodeEntry> move_opcodes() { return kTable; }
+
+}  // namespace fa4::emulator::decode

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The tables of opcodes. A new family is a file with such a function, and a line in families.cpp.
+#pragma once
+
+#include <span>
+
+#include "emulator/decode/decoder.h"
+
+namespace fa4::emulator::decode {
+
+std::span<const OpcodeEntry> arithmetic_opcodes();
+std::span<const OpcodeEntry> move_opcodes();     ///< mov, cvt, selp, setp, prefetches
+std::span<const OpcodeEntry> memory_opcodes();   ///< ld, st, atom, red, cvta
+std::span<const OpcodeEntry> control_opcodes();  ///< bra, ret, warps' shfl, vote, elect
+std::span<const OpcodeEntry> sync_opcodes();     ///< bar, barrier, mbarrier, fence
+std::span<const OpcodeEntry> copy_opcodes();     ///< cp.async, cp.async.bulk
+std::span<const OpcodeEntry> matrix_opcodes();   ///< ldmatrix, stmatrix, mma, wgmma
+
+}  // namespace fa4::emulator::decode

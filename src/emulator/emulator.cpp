@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "emulator/emulator.h"
+
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "emulator/decode/decoder.h"
+#include "emulator/ptx/lexer.h"
+
+namespace fa4::emulator {
+namespace {
+
+constexpr uint32_t kMaxThreads = 1024;
+constexpr uint32_t kMaxClusterCtas = 16;
+constexpr uint32_t kMaxShared = 228 * 1024;
+
+Status check_launch(const Kernel& kernel, const Grid& grid, size_t param_bytes) {
+  const auto wrong = [&](const std::string& what) {
+    return invalid_argument("launch of " + kernel.name + ": " + what);
+  };
+  uint64_t threads = 1, ctas = 1, blocks = 1;
+  for (size_t i = 0; i < 3; ++i) {
+    if (grid.threads[i] == 0 || grid.blocks[i] == 0) return wrong("a dimension is 0");
+    threads *= std::min(grid.threads[i], kMaxThreads + 1);
+    ctas *= std::min(grid.cluster[i], kMaxClusterCtas + 1);
+    blocks = std::min(blocks * grid.blocks[i], uint64_t{1} << 62);
+    if (grid.blocks[i] % grid.cluster[i] != 0) {
+      return wrong("grid dimension " + std::to_string(i) + " is " + std::to_string(grid.blocks[i]) +
+                   "; allowed: a multiple of the cluster's " + std::to_string(grid.cluster[i]));
+    }
+  }
+  const uint32_t most = kernel.max_threads != 0 ? kernel.max_threads : kMaxThreads;
+  if (threads > most) {
+    return wrong(std::to_string(threads) + " threads; allowed: " + std::to_string(most));
+  }
+  if (ctas > kMaxClusterCtas) {
+    return wrong(std::to_string(ctas) +
+                 " CTAs in a cluster; allowed: " + std::to_string(kMaxClusterCtas));
+  }
+  if (grid.dynamic_shared > kMaxShared || grid.shared_bytes() > kMaxShared) {
+    return wrong(std::to_string(grid.dynamic_shared) + " bytes of dynamic shared memory and " +
+                 std::to_string(kernel.static_shared_end - kSharedStart) +
+                 " static ones; allowed: " + std::to_string(kMaxShared - kSharedStart) +
+                 " together");
+  }
+  if (param_bytes != kernel.param_bytes) {
+    return wrong("parameters are " + std::to_string(param_bytes) +
+                 " bytes; allowed: " + std::to_string(kernel.param_bytes));
+  }
+  return {};
+}
+
+/// Runs the workers; the first fault of any.
+std::string run_workers(Grid& grid, Tally& tally) {
+  std::mutex mutex;
+  std::string fault;
+  const auto work = [&](uint32_t number) {
+    std::string message;
+    Tally mine;
+    try {
+      Worker worker(grid, grid.options.seed * 0x9e3779b97f4a7c15u + number);
+      worker.run();
+      mine = worker.tally();
+    } catch (const std::exception& e) {
+      grid.stop = true;
+      message = e.what();
+    }
+    const std::lock_guard lock(mutex);
+    if (fault.empty()) fault = message;
+    tally.add(mine);
+  };
+  std::vector<std::thread> threads;
+  for (uint32_t i = 1; i < grid.options.workers; ++i) threads.emplace_back(work, i);
+  work(0);
+  for (std::thread& t : threads) t.join();
+  return fault;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Program>> load(std::string ptx) {
+  try {
+    return decode::decode(std::make_shared<const std::string>(std::move(ptx)));
+  } catch (const ptx::SourceError& e) {
+    return invalid_argument(std::string("PTX ") + e.what());
+  } catch (const std::bad_alloc&) {
+    return Status(StatusCode::kOutOfMemory, "PTX: not enough memory to decode it");
+  }
+}
+
+Result<Tally> run(const std::shared_ptr<const Kernel>& kernel, const LaunchConfig& config,
+                  std::span<const std::byte> params, const MemoryMap& memory,
+                  const RunOptions& options) {
+  Grid grid;
+  grid.kernel = kernel;
+  grid.blocks = config.blocks;
+  grid.threads = config.threads;
+  for (size_t i = 0; i < 3; ++i) {
+    grid.cluster[i] = std::max(1u, config.cluster[i] != 0 ? config.cluster[i] : kernel->cluster[i]);
+  }
+  grid.dynamic_shared = config.dynamic_shared;
+  const Status status = check_launch(*kernel, grid, params.size());
+  if (!status.ok()) return status;
+  grid.params.assign(params.begin(), params.end());
+  grid.memory = memory;
+  for (const ModuleData::Variable& v : kernel->data->variables) {
+    grid.memory.add(v.data, v.bytes, !v.constant);
+  }
+  grid.memory.sort();
+  grid.options = options;
+  for (size_t i = 0; i < 3; ++i) grid.clusters *= grid.blocks[i] / grid.cluster[i];
+
+  Tally tally;
+  const std::string fault = run_workers(grid, tally);
+  if (fault.empty()) return tally;
+  return Status(StatusCode::kRuntimeError, "emulator: " + kernel->name + ", seed " +
+                                               std::to_string(options.seed) + ": " + fault);
+}
+
+}  // namespace fa4::emulator

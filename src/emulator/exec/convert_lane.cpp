@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "emulator/exec/convert_lane.h"
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "emulator/machine.h"
+
+namespace fa4::emulator::exec {
+namespace {
+
+/// A number on its way: whole or floating.
+struct Value {
+  bool whole = false;
+  Int128 integer = 0;
+  double real = 0;
+};
+
+Value fetch(Type type, uint64_t bits, bool flush_zero) {
+  Value v;
+  v.whole = !ptx::is_float(type);
+  switch (type) {
+    case Type::kU8:
+      v.integer = static_cast<uint8_t>(bits);
+      break;
+    case Type::kS8:
+      v.integer = static_cast<int8_t>(bits);
+      break;
+    case Type::kU16:
+      v.integer = static_cast<uint16_t>(bits);
+      break;
+    case Type::kS16:
+      v.integer = static_cast<int16_t>(bits);
+      break;
+    case Type::kU32:
+      v.integer = static_cast<uint32_t>(bits);
+      break;
+    case Type::kS32:
+      v.integer = static_cast<int32_t>(bits);
+      break;
+    case Type::kU64:
+      v.integer = bits;
+      break;
+    case Type::kS64:
+      v.integer = static_cast<int64_t>(bits);
+      break;
+    case Type::kF16:
+      v.real = decode_small(bits & 0xffff, kFloat16);
+      break;
+    case Type::kBF16:
+      v.real = decode_small(bits & 0xffff, kBFloat16);
+      break;
+    case Type::kE4M3:
+      v.real = decode_small(bits & 0xff, kE4M3);
+      break;
+    case Type::kE5M2:
+      v.real = decode_small(bits & 0xff, kE5M2);
+      break;
+    case Type::kF64:
+      v.real = std::bit_cast<double>(bits);
+      break;
+    default: {
+      const float x = std::bit_cast<float>(static_cast<uint32_t>(bits));
+      v.real = flush_zero ? flush(x) : x;
+    }
+  }
+  return v;
+}
+
+double to_whole_number(double x, Round round) {
+  switch (round) {
+    case Round::kZero:
+      return std::trunc(x);
+    case Round::kDown:
+      return std::floor(x);
+    case Round::kUp:
+      return std::ceil(x);
+    case Round::kNearestAway:
+      return std::round(x);
+    case Round::kNearest:
+      break;
+  }
+  const double low = std::floor(x), rest = x - low;
+  if (rest != 0.5) return std::copysign(rest > 0.5 ? low + 1 : low, x);
+  return std::copysign(std::fmod(low, 2) == 0 ? low : low + 1, x);
+}
+
+struct Bounds {
+  Int128 low, high;
+};
+Bounds bounds_of(Type type) {
+  const int bits = static_cast<int>(8 * ptx::size_of(type));
+  if (ptx::is_signed(type)) return {-(Int128{1} << (bits - 1)), (Int128{1} << (bits - 1)) - 1};
+  return {0, (Int128{1} << bits) - 1};
+}
+
+/// Floats always clamp; whole numbers only with .sat.
+uint64_t store_whole(const Conversion& c, const Value& v) {
+  const Bounds b = bounds_of(c.to);
+  const int bytes = static_cast<int>(ptx::size_of(c.to));
+  Int128 x = v.integer;
+  if (!v.whole) {
+    if (std::isnan(v.real)) return bytes == 8 ? uint64_t{1} << 63 : 0;
+    const double r = to_whole_number(v.real, c.round);
+    if (r <= static_cast<double>(b.low)) {
+      x = b.low;
+    } else if (r >= static_cast<double>(b.high)) {
+      x = b.high;
+    } else {
+      x = static_cast<Int128>(r);
+    }
+  } else if (c.saturate) {
+    x = x < b.low ? b.low : x > b.high ? b.high : x;
+  }
+  const auto bits = static_cast<uint64_t>(x);
+  if (bytes == 8) return bits;
+  // Narrow signed results fill their 32-bit word's lower part; registers of 16 bits have no more.
+  return bits & ((uint64_t{1} << (8 * bytes)) - 1);
+}
+
+/// To float32 from a value that float64 may not hold exactly: 64-bit integers.
+float integer_to_float(Int128 x, Round round) {
+  if (round == Round::kNearest) return static_cast<float>(x);
+  const auto high = static_cast<double>(x);
+  return round_float(high, static_cast<double>(x - static_cast<Int128>(high)), round);
+}
+
+uint64_t store_float(const Conversion& c, const Value& v) {
+  double x = v.whole ? static_cast<double>(v.integer) : v.real;
+  if (c.to_whole) x = to_whole_number(x, c.round);
+  if (c.relu && !(x >= 0)) x = std::isnan(x) ? x : 0;
+  const bool unit = c.saturate && (c.to == Type::kF32 || c.to == Type::kF64 || c.to == Type::kF16);
+  if (unit) x = std::isnan(x) ? 0 : std::fmin(std::fmax(x, 0), 1);
+  const Round round = c.to_whole ? Round::kNearest : c.round;
+  switch (c.to) {
+    case Type::kF64:
+      return std::bit_cast<uint64_t>(x);
+    case Type::kF16:
+      return encode_small(x, kFloat16, round, false);
+    case Type::kBF16:
+      return encode_small(x, kBFloat16, round, c.saturate);
+    case Type::kE4M3:
+      return encode_small(x, kE4M3, round, c.saturate);
+    case Type::kE5M2:
+      return encode_small(x, kE5M2, round, c.saturate);
+    case Type::kTF32: {
+      const auto bits = std::bit_cast<uint32_t>(static_cast<float>(x));
+      if (std::isnan(x)) return kNanBits;
+      const uint32_t half = round == Round::kZero          ? 0
+                            : round == Round::kNearestAway ? 0x1000
+                                                           : 0xfff + (bits >> 13 & 1);
+      return (bits + half) & ~0x1fffu;
+    }
+    default:
+      break;
+  }
+  float y = v.whole && !c.to_whole     ? integer_to_float(v.integer, round)
+            : round == Round::kNearest ? static_cast<float>(x)
+                                       : round_float(x, 0, round);
+  if (unit) y = static_cast<float>(x);
+  if (c.flush) y = flush(y);
+  return std::isnan(y) ? kNanBits : std::bit_cast<uint32_t>(y);
+}
+
+Type half_of(Type pair) {
+  switch (pair) {
+    case Type::kF16x2:
+      return Type::kF16;
+    case Type::kBF16x2:
+      return Type::kBF16;
+    case Type::kE4M3x2:
+      return Type::kE4M3;
+    case Type::kE5M2x2:
+      return Type::kE5M2;
+    default:
+      return pair;
+  }
+}
+
+uint64_t convert_one(const Conversion& c, uint64_t bits) {
+  const Value v = fetch(c.from, bits, c.flush);
+  return ptx::is_float(c.to) ? store_float(c, v) : store_whole(c, v);
+}
+
+void put(Conversion c, Inst& inst) {
+  inst.mod = {static_cast<uint8_t>(c.to),
+              static_cast<uint8_t>(c.from),
+              static_cast<uint8_t>(c.round),
+              c.to_whole,
+              c.flush,
+              c.saturate,
+              c.relu};
+}
+Conversion get(const Inst& i) {
+  return {static_cast<Type>(i.mod[0]),
+          static_cast<Type>(i.mod[1]),
+          static_cast<Round>(i.mod[2]),
+          i.mod[3] != 0,
+          i.mod[4] != 0,
+          i.mod[5] != 0,
+          i.mod[6] != 0};
+}
+
+uint64_t word(const Warp& w, uint32_t slot, uint32_t bytes, uint32_t lane) {
+  return bytes > 4 ? w.reg<uint64_t>(slot)[lane] : w.reg<uint32_t>(slot)[lane];
+}
+
+template <class T>
+Step any(Warp& w, const Inst& i, uint32_t mask) {
+  const Conversion c = get(i);
+  T* d = w.reg<T>(i.d);
+  for (uint32_t l = 0; l < kLanes; ++l) {
+    if ((mask >> l & 1) == 0) continue;
+    uint64_t x = convert_one(c, word(w, i.a, ptx::size_of(c.from), l));
+    if (sizeof(T) == 4 && ptx::is_signed(c.to) && ptx::size_of(c.to) == 1) {
+      x = static_cast<uint16_t>(static_cast<int8_t>(x));
+    }
+    d[l] = static_cast<T>(x);
+  }
+  return Step::kNext;
+}
+
+/// Two at a time: from two floats, or from a pair.
+Step pair(Warp& w, const Inst& i, uint32_t mask) {
+  Conversion c = get(i);
+  const bool packed = half_of(c.from) != c.from;
+  const uint32_t from_bits = 8 * ptx::size_of(half_of(c.from));
+  const uint32_t to_bits = 8 * ptx::size_of(half_of(c.to));
+  c.from = half_of(c.from);
+  c.to = half_of(c.to);
+  const uint32_t* a = w.reg<uint32_t>(i.a);
+  const uint32_t* b = packed ? a : w.reg<uint32_t>(i.b);
+  uint32_t* d = w.reg<uint32_t>(i.d);
+  for (uint32_t l = 0; l < kLanes; ++l) {
+    if ((mask >> l & 1) == 0) continue;
+    const uint64_t high = convert_one(c, packed ? a[l] >> from_bits : a[l]);
+    const uint64_t low = convert_one(c, b[l]);
+    d[l] = static_cast<uint32_t>(high << to_bits | low);
+  }
+  return Step::kNext;
+}
+
+}  // namespace
+
+Handler convert_any(const Conversion& c, Inst& inst) {
+  put(c, inst);
+  if (half_of(c.to) != c.to) {
+    const bool known = c.from == Type::kF32 || half_of(c.from) != c.from;
+    return known ? pair : nullptr;
+  }
+  if (half_of(c.from) != c.from) return nullptr;
+  return ptx::size_of(c.to) == 8 ? any<uint64_t> : any<uint32_t>;
+}
+
+}  // namespace fa4::emulator::exec

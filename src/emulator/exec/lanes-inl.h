@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Loops over a warp's lanes, written so that the compiler makes vectors of them; included once per
+// Highway target.
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+#include "emulator/machine.h"
+#include "hwy/highway.h"
+
+#if defined(FA4_EMULATOR_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FA4_EMULATOR_LANES_INL_H_
+#undef FA4_EMULATOR_LANES_INL_H_
+#else
+#define FA4_EMULATOR_LANES_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace fa4::emulator {
+namespace HWY_NAMESPACE {
+
+/// What a register holds of a T: 32-bit words for up to 32 bits, 64-bit words for 64.
+template <class T>
+using Word = std::conditional_t<(sizeof(T) > 4), uint64_t, uint32_t>;
+
+template <class T>
+HWY_INLINE T from_word(Word<T> x) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return std::bit_cast<T>(x);
+  } else {
+    return static_cast<T>(x);
+  }
+}
+
+template <class T>
+HWY_INLINE Word<T> to_word(T x) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return std::bit_cast<Word<T>>(x);
+  } else {
+    return static_cast<Word<T>>(static_cast<std::make_unsigned_t<T>>(x));
+  }
+}
+
+/// d[lane] = f(lane) for the lanes of the mask. d may be one of f's sources.
+template <class D, class F>
+HWY_INLINE void for_lanes(D* d, uint32_t mask, F f) {
+  if (HWY_LIKELY(mask == kAllLanes)) {
+#pragma GCC ivdep
+    for (uint32_t lane = 0; lane < kLanes; ++lane) d[lane] = f(lane);
+    return;
+  }
+#pragma GCC ivdep
+  for (uint32_t lane = 0; lane < kLanes; ++lane) {
+    const D x = f(lane);
+    d[lane] = (mask >> lane & 1) != 0 ? x : d[lane];
+  }
+}
+
+/// The lanes for which f is true, as a mask.
+template <class F>
+HWY_INLINE uint32_t mask_of_lanes(F f) {
+  uint32_t mask = 0;
+  for (uint32_t lane = 0; lane < kLanes; ++lane) mask |= static_cast<uint32_t>(f(lane)) << lane;
+  return mask;
+}
+
+template <class T, class Op>
+Step unary(Warp& w, const Inst& i, uint32_t mask) {
+  const Word<T>* a = w.reg<Word<T>>(i.a);
+  for_lanes(w.reg<Word<T>>(i.d), mask,
+            [=](uint32_t l) { return to_word<T>(Op::run(from_word<T>(a[l]))); });
+  return Step::kNext;
+}
+
+template <class T, class Op>
+Step binary(Warp& w, const Inst& i, uint32_t mask) {
+  const Word<T>*a = w.reg<Word<T>>(i.a), *b = w.reg<Word<T>>(i.b);
+  for_lanes(w.reg<Word<T>>(i.d), mask, [=](uint32_t l) {
+    return to_word<T>(Op::run(from_word<T>(a[l]), from_word<T>(b[l])));
+  });
+  return Step::kNext;
+}
+
+template <class T, class Op>
+Step ternary(Warp& w, const Inst& i, uint32_t mask) {
+  const Word<T>*a = w.reg<Word<T>>(i.a), *b = w.reg<Word<T>>(i.b), *c = w.reg<Word<T>>(i.c);
+  for_lanes(w.reg<Word<T>>(i.d), mask, [=](uint32_t l) {
+    return to_word<T>(Op::run(from_word<T>(a[l]), from_word<T>(b[l]), from_word<T>(c[l])));
+  });
+  return Step::kNext;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fa4::emulator
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "emulator/mbarrier.h"
+
+#include <cstring>
+
+#include "emulator/machine.h"
+
+namespace fa4::emulator {
+namespace {
+
+uint64_t image_of(const Mbarrier& b) {
+  return static_cast<uint64_t>(b.phase & 1) << 62 |
+         (static_cast<uint64_t>(b.bytes) & 0x3fffff) << 40 |
+         static_cast<uint64_t>(b.expected) << 20 | b.pending;
+}
+
+std::byte* bytes_of(Cluster& cluster, uint32_t address) {
+  return resolve_shared(cluster, address, 8, 8, Access::kAtomic, Proxy::kGeneric);
+}
+
+void store(std::byte* at, const Mbarrier& b) {
+  const uint64_t image = image_of(b);
+  std::memcpy(at, &image, sizeof image);
+}
+
+struct Found {
+  std::byte* at;
+  Cta& cta;
+  Mbarrier& barrier;
+};
+
+Found find(Cluster& cluster, uint32_t address) {
+  std::byte* at = bytes_of(cluster, address);
+  Cta& cta = cta_of(cluster, address);
+  Mbarrier* b = cta.mbarriers.find(address & kOffsetMask);
+  if (b == nullptr) throw Fault("no mbarrier was initialised at " + hex(address));
+  uint64_t image = 0;
+  std::memcpy(&image, at, sizeof image);
+  if (image != image_of(*b)) throw Fault("the mbarrier at " + hex(address) + " was overwritten");
+  return {at, cta, *b};
+}
+
+void finish(const Found& f, uint32_t address) {
+  Mbarrier& b = f.barrier;
+  b.touched = true;
+  if (b.pending == 0 && b.bytes == 0) {
+    ++b.phase;
+    b.pending = b.expected;
+    store(f.at, b);
+    f.cta.wake(WaitKind::kMbarrier, address);
+    return;
+  }
+  store(f.at, b);
+}
+
+void check_bytes(const Mbarrier& b, uint32_t address) {
+  if (b.bytes > kMaxBytes || b.bytes < -kMaxBytes) {
+    throw Fault("the transaction count of the mbarrier at " + hex(address) + " becomes " +
+                std::to_string(b.bytes) + ", beyond 2^20 - 1");
+  }
+}
+
+}  // namespace
+
+Mbarrier* MbarrierTable::find(uint32_t offset) {
+  for (Mbarrier& b : barriers) {
+    if (b.offset == offset) return &b;
+  }
+  return nullptr;
+}
+
+void mbarrier_init(Cluster& cluster, uint32_t address, uint32_t arrivals) {
+  std::byte* at = bytes_of(cluster, address);
+  if (arrivals == 0 || arrivals > kMaxArrivals) {
+    throw Fault("an mbarrier for " + std::to_string(arrivals) +
+                " arrivals; allowed: 1 to 2^20 - 1");
+  }
+  MbarrierTable& table = cta_of(cluster, address).mbarriers;
+  Mbarrier* b = table.find(address & kOffsetMask);
+  if (b == nullptr) {
+    table.barriers.emplace_back();
+    b = &table.barriers.back();
+  } else if (b->touched || b->expected != arrivals) {
+    // Lanes that initialise an untouched barrier alike do no harm.
+    throw Fault("the mbarrier at " + hex(address) + " is initialised again while in use");
+  }
+  *b = {};
+  b->offset = address & kOffsetMask;
+  b->expected = b->pending = arrivals;
+  store(at, *b);
+}
+
+void mbarrier_invalidate(Cluster& cluster, uint32_t address) {
+  const Found f = find(cluster, address);
+  std::vector<Mbarrier>& all = f.cta.mbarriers.barriers;
+  all.erase(all.begin() + (&f.barrier - all.data()));
+}
+
+uint64_t mbarrier_arrive(Cluster& cluster, uint32_t address, uint32_t arrivals, int64_t bytes,
+                         bool drop) {
+  const Found f = find(cluster, address);
+  Mbarrier& b = f.barrier;
+  const uint64_t before = image_of(b);
+  b.bytes += bytes;
+  check_bytes(b, address);
+  if (arrivals > b.pending) {
+    throw Fault("the mbarrier at " + hex(address) + " gets " + std::to_string(arrivals) +
+                " arrivals with " + std::to_string(b.pending) + " pending");
+  }
+  b.pending -= arrivals;
+  if (drop) b.expected -= arrivals;
+  if (arrivals > 0) {
+    finish(f, address);
+  } else {
+    b.touched = true;
+    store(f.at, b);
+  }
+  return before;
+}
+
+void mbarrier_complete(Cluster& cluster, uint32_t address, int64_t bytes) {
+  const Found f = find(cluster, address);
+  f.barrier.bytes -= bytes;
+  check_bytes(f.barrier, address);
+  finish(f, address);
+}
+
+void mbarrier_add_pending(Cluster& cluster, uint32_t address, uint32_t arrivals) {
+  const Found f = find(cluster, address);
+  f.barrier.pending += arrivals;
+  f.barrier.touched = true;
+  if (f.barrier.pending > kMaxArrivals) throw Fault("more than 2^20 - 1 pending arrivals");
+  store(f.at, f.barrier);
+}
+
+bool mbarrier_test(Cluster& cluster, uint32_t address, uint32_t parity) {
+  return (find(cluster, address).barrier.phase & 1) != (parity & 1);
+}
+
+uint32_t pending_of_state(uint64_t state) { return static_cast<uint32_t>(state & kMaxArrivals); }
+
+}  // namespace fa4::emulator

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a run is told, and what it tells.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace fa4::emulator {
+
+/// In what order warps run.
+enum class Schedule : uint8_t {
+  kRandom,    ///< Each turn a warp drawn at random runs for a random number of instructions.
+  kPriority,  ///< PCT: random priorities with a few points at which one drops to the lowest.
+};
+
+/// When asynchronous operations complete.
+enum class Timing : uint8_t {
+  kEarliest,  ///< At once.
+  kRandom,
+  kLatest,  ///< When nothing else can go on.
+};
+
+struct RunOptions {
+  uint64_t seed = 0;
+  Schedule schedule = Schedule::kRandom;
+  Timing timing = Timing::kRandom;
+  uint32_t resident_clusters = 2;  ///< Of each worker, at a time.
+  uint32_t workers = 1;            ///< Host threads. Only one gives runs that a seed replays.
+  /// mbarrier.try_wait returns false once in so many times although it could wait on; 0: never.
+  uint32_t spurious_wakes = 16;
+  uint64_t max_instructions = uint64_t{1} << 40;  ///< Warp-instructions, then it is an error.
+  uint32_t multiprocessors = 132;                 ///< What %nsmid says.
+};
+
+}  // namespace fa4::emulator

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The grammar of PTX modules and functions (PTX ISA 4.2 to 5.5): recursive descent, one token
+// ahead.
+#include "emulator/ptx/parser.h"
+
+#include "emulator/ptx/lexer.h"
+#include "emulator/ptx/operand_parser.h"
+
+namespace fa4::emulator::ptx {
+namespace {
+
+constexpr uint64_t kMaxElements = uint64_t{1} << 32;
+
+bool starts_with(std::string_view text, std::string_view prefix) {
+  return text.substr(0, prefix.size()) == prefix;
+}
+
+class Parser {
+ public:
+  explicit Parser(std::string_view source) : tokens_(tokenize(source)) {}
+
+  Module run() {
+    while (!in_.is_end()) parse_directive();
+    return std::move(module_);
+  }
+
+ private:
+  // ---- module ----------------------------------------------------------------------------------
+
+  void parse_directive() {
+    const Token& t = in_.peek();
+    if (in_.accept(";")) return;
+    if (t.text == ".version") return parse_version();
+    if (t.text == ".target") return parse_target();
+    if (in_.accept(".address_size")) {
+      if (in_.integer() != 64) in_.fail("an address size that is not 64");
+      return;
+    }
+    if (t.text == ".file") return parse_file();
+    if (t.text == ".section") return skip_section();
+    if (in_.accept(".pragma")) return skip_to_semicolon();
+    if (in_.accept(".alias")) return skip_to_semicolon();
+    bool is_extern = false;
+    while (true) {
+      if (in_.accept(".extern")) {
+        is_extern = true;
+      } else if (!in_.accept(".visible") && !in_.accept(".weak") && !in_.accept(".common")) {
+        break;
+      }
+    }
+    if (in_.peek().text == ".entry" || in_.peek().text == ".func") return parse_function();
+    if (!find_space(in_.peek().text)) in_.fail("a directive is wanted");
+    parse_variables(module_.variables, is_extern);
+  }
+
+  void parse_version() {
+    in_.take();
+    const Token& t = in_.take();
+    const std::string text(t.text);
+    const size_t dot = text.find('.');
+    if (t.kind != TokenKind::kFloat || dot == std::string::npos || text.size() > 8) {
+      in_.fail("a version is wanted, such as 9.0");
+    }
+    module_.version_major = static_cast<uint32_t>(std::atoi(text.c_str()));
+    module_.version_minor = static_cast<uint32_t>(std::atoi(text.c_str() + dot + 1));
+  }
+
+  void parse_target() {
+    in_.take();
+    do {
+      const Token& t = in_.word("a target");
+      if (starts_with(t.text, "sm_")) module_.target = std::string(t.text);
+    } while (in_.accept(","));
+  }
+
+  void parse_file() {
+    in_.take();
+    SourceName file;
+    file.index = static_cast<uint32_t>(in_.integer());
+    file.name = in_.take().text;
+    while (in_.accept(",")) in_.take();
+    module_.files.push_back(file);
+  }
+
+  void skip_section() {
+    in_.take();
+    while (!in_.is_end() && in_.peek().text != "{") in_.take();
+    while (!in_.is_end() && in_.peek().text != "}") in_.take();
+    in_.expect("}");
+  }
+
+  void skip_to_semicolon() {
+    while (!in_.is_end() && in_.peek().text != ";") in_.take();
+    in_.expect(";");
+  }
+
+  // ---- variables -------------------------------------------------------------------------------
+
+  static bool find_space(std::string_view text) {
+    return text == ".global" || text == ".shared" || text == ".const" || text == ".local" ||
+           text == ".param" || text == ".reg" || starts_with(text, ".shared::");
+  }
+
+  Space parse_space() {
+    const std::string_view text = in_.take().text;
+    if (text == ".global") return Space::kGlobal;
+    if (text == ".const") return Space::kConst;
+    if (text == ".local") return Space::kLocal;
+    if (text == ".param") return Space::kParam;
+    if (starts_with(text, ".shared")) return Space::kShared;
+    in_.fail("a state space is wanted");
+  }
+
+  /// What stands before a variable's name.
+  Variable parse_prefix() {
+    Variable v;
+    v.line = in_.peek().line;
+    v.space = parse_space();
+    while (true) {
+      const Token& t = in_.peek();
+      if (in_.accept(".align")) {
+        v.align = static_cast<uint32_t>(in_.integer());
+        if (v.align == 0 || v.align > (1u << 20) || (v.align & (v.align - 1)) != 0) {
+          in_.fail("an alignment that is not a power of two");
+        }
+      } else if (in_.accept(".v2")) {
+        v.vector = 2;
+      } else if (in_.accept(".v4")) {
+        v.vector = 4;
+      } else if (t.text == ".ptr") {
+        parse_pointer_attributes();
+      } else if (starts_with(t.text, ".attribute")) {
+        in_.take();
+        in_.expect("(");
+        while (!in_.is_end() && !in_.accept(")")) in_.take();
+      } else if (const auto type = find_type(t.text); type && t.text[0] == '.') {
+        v.type = *type;
+        in_.take();
+      } else {
+        return v;
+      }
+    }
+  }
+
+  void parse_pointer_attributes() {
+    in_.take();
+    while (in_.accept(".global") || in_.accept(".shared") || in_.accept(".const") ||
+           in_.accept(".local")) {
+    }
+    if (in_.accept(".align")) in_.integer();
+  }
+
+  void parse_variables(std::vector<Variable>& out, bool is_extern) {
+    const Variable prefix = parse_prefix();
+    do {
+      Variable v = prefix;
+      v.is_extern = is_extern;
+      parse_declarator(v);
+      out.push_back(std::move(v));
+    } while (in_.accept(","));
+    in_.expect(";");
+  }
+
+  void parse_declarator(Variable& v) {
+    v.line = in_.peek().line;
+    v.name = in_.word("a name").text;
+    bool open = false, first = true;
+    while (in_.accept("[")) {
+      if (in_.accept("]")) {
+        if (!first) in_.fail("only the first dimension may be open");
+        open = true;
+      } else {
+        const uint64_t n = in_.integer();
+        if (n > kMaxElements || v.count * n > kMaxElements) in_.fail("an array that large");
+        v.count *= n;
+        in_.expect("]");
+      }
+      first = false;
+    }
+    if (in_.accept("=")) parse_initial(v.initial, 0);
+    if (open) v.count = v.initial.size();
+  }
+
+  void parse_initial(std::vector<Operand>& out, int depth) {
+    if (depth > 8) in_.fail("braces nested that deep");
+    if (in_.accept("{")) {
+      while (!in_.accept("}")) {
+        parse_initial(out, depth + 1);
+        if (!in_.accept(",") && in_.peek().text != "}") in_.fail("',' or '}' is wanted");
+      }
+    } else {
+      out.push_back(parse_operand(in_));
+    }
+  }
+
+  // ---- functions -------------------------------------------------------------------------------
+
+  void parse_function() {
+    Function f;
+    f.is_entry = in_.take().text == ".entry";
+    while (in_.accept(".attribute")) {
+      in_.expect("(");
+      while (!in_.is_end() && !in_.accept(")")) in_.take();
+    }
+    if (in_.peek().text == "(") parse_params(f.results);
+    f.line = in_.peek().line;
+    f.name = in_.word("a function's name").text;
+    if (in_.peek().text == "(") parse_params(f.params);
+    parse_bounds(f);
+    if (!in_.accept(";")) {
+      f.has_body = true;
+      parse_body(f);
+    }
+    module_.functions.push_back(std::move(f));
+  }
+
+  void parse_params(std::vector<Variable>& out) {
+    in_.expect("(");
+    if (in_.accept(")")) return;
+    do {
+      if (in_.peek().text == ".reg") in_.fail("parameters in registers are not supported");
+      Variable v = parse_prefix();
+      if (in_.peek().kind == TokenKind::kWord) parse_declarator(v);
+      v.space = Space::kParam;
+      out.push_back(std::move(v));
+    } while (in_.accept(","));
+    in_.expect(")");
+  }
+
+  void parse_triple(uint32_t (&out)[3]) {
+    in_.take();
+    for (uint32_t i = 0; i < 3; ++i) out[i] = 1;
+    for (uint32_t i = 0; i < 3; ++i) {
+      out[i] = static_cast<uint32_t>(in_.integer());
+      if (!in_.accept(",")) return;
+    }
+  }
+
+  void parse_bounds(Function& f) {
+    while (true) {
+      const std::string_view t = in_.peek().text;
+      if (t == ".maxntid") {
+        parse_triple(f.max_threads);
+      } else if (t == ".reqntid") {
+        parse_triple(f.need_threads);
+      } else if (t == ".reqnctapercluster") {
+        parse_triple(f.cluster);
+      } else if (t == ".minnctapersm" || t == ".maxnctapersm" || t == ".maxclusterrank") {
+        in_.take();
+        in_.integer();
+      } else if (t == ".maxnreg") {
+        in_.take();
+        f.max_registers = static_cast<uint32_t>(in_.integer());
+      } else if (t == ".explicitcluster" || t == ".noreturn" || t == ".blocksareclusters") {
+        in_.take();
+      } else if (t == ".pragma") {
+        skip_to_semicolon();
+      } else {
+        return;
+      }
+    }
+  }
+
+  // ---- bodies ----------------------------------------------------------------------------------
+
+  void add(Function& f, Statement::Kind kind, uint32_t line, size_t index) {
+    f.body.push_back({kind, line, source_file_, source_line_, static_cast<uint32_t>(index)});
+  }
+
+  void parse_body(Function& f) {
+    const uint32_t first = in_.peek().line;
+    in_.expect("{");
+    source_file_ = source_line_ = 0;
+    size_t depth = 1;
+    while (depth > 0) {
+      const uint32_t line = in_.peek().line;
+      if (in_.is_end()) throw SourceError(first, "a body that does not end");
+      if (in_.accept("{")) {
+        ++depth;
+        add(f, Statement::Kind::kOpen, line, 0);
+      } else if (in_.accept("}")) {
+        if (--depth > 0) add(f, Statement::Kind::kClose, line, 0);
+      } else {
+        parse_statement(f);
+      }
+    }
+  }
+
+  void parse_statement(Function& f) {
+    const Token& t = in_.peek();
+    const uint32_t line = t.line;
+    if (in_.accept(";")) return;
+    if (t.text == ".loc") return parse_location();
+    if (t.text == ".pragma") return skip_to_semicolon();
+    if (t.text == ".reg") return parse_registers(f);
+    if (find_space(t.text)) {
+      const size_t first = f.variables.size();
+      parse_variables(f.variables, false);
+      for (size_t i = first; i < f.variables.size(); ++i) {
+        add(f, Statement::Kind::kVariable, line, i);
+      }
+      return;
+    }
+    if (t.kind == TokenKind::kWord && in_.peek(1).text == ":") {
+      add(f, Statement::Kind::kLabel, line, f.labels.size());
+      f.labels.push_back(t.text);
+      in_.take();
+      in_.take();
+      if (starts_with(in_.peek().text, ".branchtargets") ||
+          starts_with(in_.peek().text, ".callprototype")) {
+        in_.fail("not supported");
+      }
+      return;
+    }
+    add(f, Statement::Kind::kInstruction, line, f.instructions.size());
+    f.instructions.push_back(parse_instruction());
+  }
+
+  /// .loc file line column [, function_name label+offset, inlined_at file line column]
+  void parse_location() {
+    in_.take();
+    source_file_ = static_cast<uint32_t>(in_.integer());
+    source_line_ = static_cast<uint32_t>(in_.integer());
+    in_.integer();
+    while (in_.accept(",")) {
+      const std::string_view what = in_.take().text;
+      if (what == "function_name") {
+        in_.take();
+        if (in_.accept("+")) in_.integer();
+      } else if (what == "inlined_at") {
+        for (int i = 0; i < 3; ++i) in_.integer();
+      } else {
+        in_.fail("function_name or inlined_at is wanted");
+      }
+    }
+  }
+
+  void parse_registers(Function& f) {
+    const uint32_t line = in_.take().line;
+    const Token& t = in_.take();
+    const auto type = find_type(t.text);
+    if (!type) throw SourceError(t.line, "a register type is wanted, not " + quoted(t));
+    do {
+      RegisterDeclaration r;
+      r.type = *type;
+      r.name = in_.word("a register's name").text;
+      if (in_.accept("<")) {
+        const uint64_t count = in_.integer();
+        if (count == 0 || count > (1u << 24)) in_.fail("that many registers");
+        r.count = static_cast<uint32_t>(count);
+        in_.expect(">");
+      }
+      add(f, Statement::Kind::kRegister, line, f.registers.size());
+      f.registers.push_back(r);
+    } while (in_.accept(","));
+    in_.expect(";");
+  }
+
+  Instruction parse_instruction() {
+    Instruction i;
+    if (in_.accept("@")) {
+      i.guard_negated = in_.accept("!");
+      i.guard = in_.word("a guard predicate").text;
+    }
+    i.opcode = in_.word("an instruction").text;
+    while (!in_.accept(";")) {
+      if (!i.operands.empty() && !in_.accept(",")) in_.fail("',' or ';' is wanted");
+      i.operands.push_back(parse_operand(in_));
+    }
+    return i;
+  }
+
+  std::vector<Token> tokens_;
+  TokenStream in_{tokens_};
+  Module module_;
+  uint32_t source_file_ = 0;
+  uint32_t source_line_ = 0;
+};
+
+}  // namespace
+
+Module parse(std::string_view source) { return Parser(source).run(); }
+
+}  // namespace fa4::emulator::ptx

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One host thread that runs clusters of a grid, and the adversary that chooses the order.
+#pragma once
+
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "emulator/machine.h"
+#include "emulator/residency.h"
+
+namespace fa4::emulator {
+
+/// What a worker saw.
+struct Tally {
+  uint64_t instructions = 0;  ///< Warp-instructions.
+  std::array<uint64_t, kClasses> classes{};
+  uint64_t matrix_flops = 0;
+  uint64_t copied_bytes = 0;  ///< By bulk and tensor copies.
+
+  void add(const Tally& other);
+};
+
+class Worker {
+ public:
+  Worker(Grid& grid, uint64_t seed, Monitor* monitor = nullptr);
+  ~Worker();
+
+  /// Runs clusters until the grid has none left. Throws Fault: what happened, where, to whom.
+  void run();
+
+  Grid& grid() { return grid_; }
+  AsyncEngine& async() { return async_; }
+  Monitor* monitor() { return monitor_; }
+  Tally& tally() { return tally_; }
+  std::mt19937_64& random() { return random_; }
+  uint64_t executed() const { return executed_; }  ///< Instructions so far, about.
+
+  /// resolve_global() with the last range remembered.
+  std::byte* global_at(uint64_t address, uint32_t bytes, Access access) {
+    if (range_ == nullptr || address < range_->begin || address >= range_->end ||
+        bytes > range_->end - address || (access != Access::kRead && !range_->writable)) {
+      resolve_global(grid_.memory, address, bytes, access);
+      range_ = grid_.memory.find(address);
+    }
+    return reinterpret_cast<std::byte*>(address);
+  }
+
+  /// Starts an operation; with the earliest timing it is done when this returns.
+  void start(std::unique_ptr<AsyncOp> op);
+  void start(AsyncQueue& queue, std::unique_ptr<AsyncOp> op);
+
+  /// Puts a warp that can run among those that will.
+  void enqueue(Warp& warp);
+
+ private:
+  void refill();
+  bool retire();
+  Warp* choose();
+  uint32_t slice();
+  void turn(Warp& warp);
+  template <bool kWatched>
+  void run_slice(Warp& warp, uint32_t budget);
+  void finish(Warp& warp);
+  void dequeue(Warp& warp);
+  bool step_async();
+  void settle_async();
+  std::string deadlock_report() const;
+
+  Grid& grid_;
+  Monitor* monitor_;
+  std::mt19937_64 random_;
+  AsyncEngine async_;
+  Tally tally_;
+  Pool pool_;
+  const MemoryRange* range_ = nullptr;
+  std::vector<std::unique_ptr<Cluster>> clusters_;
+  std::vector<Warp*> runnable_;
+  uint64_t executed_ = 0;
+  uint64_t next_change_ = 0;  ///< kPriority: when the running warp drops to the lowest.
+  uint64_t lowest_priority_ = 0;
+  uint32_t async_rate_ = 1;  ///< kRandom: one step in so many turns.
+};
+
+/// "warp 3 of CTA (0, 0, 0), PTX line 123 (forward.cuh:45): bar.sync".
+std::string place_of(const Warp& warp, uint32_t pc);
+std::string describe(const Wait& wait);
+/// What is awaited, as it stands: ", pending 3 of 4, 512 bytes to come"; empty if nothing is known.
+std::string state_of(const Cta& cta, const Wait& wait);
+
+}  // namespace fa4::emulator

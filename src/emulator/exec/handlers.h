@@ -47,18 +47,14 @@ enum class IntegerOp : uint8_t {
   kBfi,   // a, b, c, e
   kMulWide,
   kMadWide,
-  kPopcTo32,
-  kClzTo32,
-  kBfindTo32,
   kAddSaturate,
   kSubSaturate,
-  kAdd16x2,
-  kMin16x2,
-  kMax16x2,
   kDp4a,
 };
 /// `type` of the sources; shifts and bit fields take b (and c) as 32-bit numbers.
 Handler integer(IntegerOp op, Type type);
+/// exec_bits.cpp: the part of integer() for shifts, bit fields and permutations.
+Handler bits(IntegerOp op, Type type);
 
 // ---- exec_predicate.cpp ------------------------------------------------------------------------
 

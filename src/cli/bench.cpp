@@ -10,6 +10,7 @@
 #include "cli/array.h"
 #include "cli/bench_report.h"
 #include "cli/command.h"
+#include "cli/gpu_bench.h"
 #include "cli/terminal.h"
 
 namespace fa4::cli {
@@ -28,7 +29,7 @@ struct Request {
 };
 
 void add_flags(CLI::App& app, Request& r) {
-  app.add_flag("--cpu", r.cpu, "Bench the CPU (default; the GPU has no bench yet)");
+  app.add_flag("--cpu", r.cpu, "Bench the CPU (default); for a GPU see 'fa4 bench --gpu --help'");
   app.add_option("--filter", r.grid.filter,
                  "Only cells whose name matches this regular expression; --list shows names");
   app.add_flag("--list", r.list, "List the cells' names and stop");
@@ -124,6 +125,9 @@ std::unique_ptr<TorchPeer> start_torch(const Request& request, BenchResult& resu
 }  // namespace
 
 int bench_command(int argc, char** argv) {
+  if (std::find(argv, argv + argc, std::string("--gpu")) != argv + argc) {
+    return gpu_bench_command(argc, argv);
+  }
   CLI::App app{
       "Measures the machine's roofs, then attention: GFLOP/s (forward 4 b h s^2 d, halved when\n"
       "causal; backward 2.5 times that), the share of the roof, and PyTorch's attention in turns\n"

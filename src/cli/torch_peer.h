@@ -2,13 +2,11 @@
 // PyTorch in a process of its own, timed call by call (bench/torch_peer.py is its other end).
 #pragma once
 
-#include <sys/types.h>
-
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "cli/bench_cell.h"
+#include "cli/script_process.h"
 
 namespace fa4::cli {
 
@@ -17,16 +15,13 @@ extern const char* const kTorchPeerScript;
 class TorchPeer {
  public:
   /// Starts `python` with the script; available() says whether torch is there.
-  explicit TorchPeer(const std::string& python);
-  ~TorchPeer();
-  TorchPeer(const TorchPeer&) = delete;
-  TorchPeer& operator=(const TorchPeer&) = delete;
+  explicit TorchPeer(const std::string& python) : process_(python, kTorchPeerScript) {}
 
-  bool available() const { return version_.has_value(); }
+  bool available() const { return process_.available(); }
   /// "2.9.0, AVX2".
-  std::string version() const { return version_.value_or(""); }
-  /// Why torch is not available.
-  const std::string& problem() const { return problem_; }
+  std::string version() const;
+  /// Why torch is not available, or what went wrong last.
+  const std::string& problem() const { return process_.problem(); }
 
   /// Makes the cell's tensors and runs it once. False, with problem() set, if torch cannot.
   bool prepare(const Cell& cell);
@@ -34,16 +29,7 @@ class TorchPeer {
   std::optional<double> run();
 
  private:
-  void start(const std::string& python);
-  void stop();
-  std::optional<nlohmann::json> ask(const nlohmann::json& request);
-  std::optional<nlohmann::json> read_line();
-
-  pid_t process_ = -1;
-  int to_ = -1, from_ = -1;
-  std::string buffer_;
-  std::optional<std::string> version_;
-  std::string problem_;
+  ScriptProcess process_;
 };
 
 }  // namespace fa4::cli

@@ -153,8 +153,12 @@ std::string architecture_option(const std::string& target, CodeFormat format) {
 }  // namespace
 
 const std::vector<std::string>& compile_options() {
-  static const std::vector<std::string> options = {"--std=c++20", "--use_fast_math",
-                                                   "--ptxas-options=-v"};
+  // --minimal leaves out language features that we have no use for: the same code, 40 ms sooner.
+  static const std::vector<std::string> options = [] {
+    std::vector<std::string> all = {"--std=c++20", "--use_fast_math", "--ptxas-options=-v"};
+    if (nvrtc().version.starts_with("13.")) all.emplace_back("--minimal");
+    return all;
+  }();
   return options;
 }
 

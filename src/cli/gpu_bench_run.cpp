@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "cli/gpu_bench.h"
+#include "cli/nvml.h"
+#include "gpu/jit/kernels.h"
+
+namespace fa4::cli {
+namespace {
+
+// Counter-based: the same seed gives the same numbers, whatever the launch. The uniforms come from
+// Steele and Vigna's mixing function (splitmix64), the normals from Box and Muller.
+constexpr char kFillSource[] = R"(
+struct Params { void* data; unsigned long long count, seed; int half; };
+__device__ unsigned long long mix(unsigned long long x) {
+  x += 0x9e3779b97f4a7c15; x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb; return x ^ (x >> 31);
+}
+extern "C" __global__ void fill_normal(const __grid_constant__ Params p) {
+  const unsigned long long step = 1ull * gridDim.x * blockDim.x;
+  for (unsigned long long i = 1ull * blockIdx.x * blockDim.x + threadIdx.x; i < p.count; i += step) {
+    const unsigned long long bits = mix(p.seed ^ mix(i));
+    const float u = ((bits >> 40) + 1) * 0x1p-24f, angle = (bits & 0xffffff) * (6.2831853f * 0x1p-24f);
+    const float x = sqrtf(-2.0f * __logf(u)) * __cosf(angle);
+    unsigned short out;
+    if (p.half) asm("cvt.rn.f16.f32 %0, %1;" : "=h"(out) : "f"(x));
+    else asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(out) : "f"(x));
+    static_cast<unsigned short*>(p.data)[i] = out;
+  }
+}
+)";
+
+struct FillParams {
+  void* data;
+  uint64_t count, seed;
+  int half;
+};
+
+void fill_normal(const gpu::Runtime& runtime, void* data, int64_t count, DType dtype,
+                 uint64_t seed) {
+  const auto& p = runtime.properties();
+  const gpu::jit::Program program{kFillSource, fmt::format("sm_{}{}", p.major, p.minor), {}};
+  const auto kernel = gpu::jit::load_kernel(runtime, program, "fill_normal", 0).value();
+  const FillParams params{data, static_cast<uint64_t>(count), seed, dtype == DType::kFloat16};
+  gpu::Launch launch;
+  launch.blocks = static_cast<unsigned>(8 * p.multiprocessors);
+  launch.threads = 256;
+  runtime.launch(*kernel, launch, std::as_bytes(std::span(&params, 1)), {}).check();
+}
+
+AttentionTensors shapes_of(const GpuCell& c) {
+  const Device device = Device::cuda(0);
+  AttentionTensors t;
+  t.q = Tensor::contiguous(nullptr, c.dtype, {c.batch, c.seqlen, c.heads_q, c.dim_qk}, device);
+  t.k = Tensor::contiguous(nullptr, c.dtype, {c.batch, c.seqlen, c.heads_k, c.dim_qk}, device);
+  t.v = Tensor::contiguous(nullptr, c.dtype, {c.batch, c.seqlen, c.heads_k, c.dim_v}, device);
+  t.out = Tensor::contiguous(nullptr, c.dtype, {c.batch, c.seqlen, c.heads_q, c.dim_v}, device);
+  t.lse = Tensor::contiguous(nullptr, DType::kFloat32, {c.batch, c.heads_q, c.seqlen}, device);
+  return t;
+}
+
+AttentionOptions options_of(const GpuCell& cell) {
+  AttentionOptions options;
+  if (cell.causal) options.causal = Causal::kBottomRight;
+  return options;
+}
+
+Result<Plan> plan_of(const GpuCell& cell) {
+  return Plan::make(AttentionProblem::forward(shapes_of(cell), options_of(cell)), Device::cuda(0));
+}
+
+int64_t elements_of(const Tensor& t) {
+  int64_t count = 1;
+  for (int i = 0; i < t.rank; ++i) count *= t.dims[static_cast<size_t>(i)];
+  return count;
+}
+
+/// Ours, ready to run.
+class Ours {
+ public:
+  Ours(const gpu::Runtime& runtime, const GpuCell& cell, Plan plan)
+      : runtime_(runtime),
+        tensors_(shapes_of(cell)),
+        plan_(std::move(plan)),
+        begin_(runtime.make_event().value()),
+        end_(runtime.make_event().value()) {
+    uint64_t seed = std::hash<std::string>()(cell.name());
+    for (Tensor* t : {&tensors_.q, &tensors_.k, &tensors_.v, &tensors_.out, &tensors_.lse}) {
+      const int64_t count = elements_of(*t);
+      buffers_.push_back(
+          std::make_unique<DeviceBuffer>(runtime, static_cast<size_t>(count * size_of(t->dtype))));
+      t->data = buffers_.back()->data();
+      if (t->dtype != DType::kFloat32) fill_normal(runtime, t->data, count, t->dtype, ++seed);
+    }
+    workspace_.bytes = plan_.workspace_bytes();
+    buffers_.push_back(
+        std::make_unique<DeviceBuffer>(runtime, std::max<size_t>(256, workspace_.bytes)));
+    workspace_.data = buffers_.back()->data();
+    (void)time(1, 0);
+    once_ = time(5, 0);
+  }
+  ~Ours() {
+    (void)runtime_.release(begin_);
+    (void)runtime_.release(end_);
+  }
+  Ours(const Ours&) = delete;
+  Ours& operator=(const Ours&) = delete;
+
+  double turn(double seconds) {
+    once_ = time(std::max(3, static_cast<int>(std::lround(seconds / once_))), seconds);
+    return once_;
+  }
+  const Nvml::Sample& sample() const { return sample_; }
+
+ private:
+  /// Seconds of one of `runs` calls; looks at clock and power near the end of `expected` seconds.
+  double time(int runs, double expected) {
+    const auto start = std::chrono::steady_clock::now();
+    runtime_.record(begin_, {}).check();
+    for (int i = 0; i < runs; ++i) plan_.run(tensors_, workspace_).check();
+    runtime_.record(end_, {}).check();
+    if (expected > 0) {
+      std::this_thread::sleep_until(start + std::chrono::duration<double>(0.85 * expected));
+      sample_ = Nvml::instance().sample(0);
+    }
+    return runtime_.seconds_between(begin_, end_).value() / runs;
+  }
+
+  const gpu::Runtime& runtime_;
+  AttentionTensors tensors_;
+  Plan plan_;
+  gpu::Event begin_, end_;
+  std::vector<std::unique_ptr<DeviceBuffer>> buffers_;
+  Workspace workspace_;
+  double once_ = 1;
+  Nvml::Sample sample_;
+};
+
+nlohmann::json request_for(const GpuCell& cell, const std::vector<std::string>& peers) {
+  return {{"op", "cell"},
+          {"batch", cell.batch},
+          {"seqlen", cell.seqlen},
+          {"heads_q", cell.heads_q},
+          {"heads_k", cell.heads_k},
+          {"dim_qk", cell.dim_qk},
+          {"dim_v", cell.dim_v},
+          {"causal", cell.causal},
+          {"dtype", to_string(cell.dtype)},
+          {"providers", peers}};
+}
+
+/// One turn of a peer; false if it failed.
+bool peer_turn(ScriptProcess& peers, const std::string& name, double seconds, GpuMeasured& m) {
+  const bool sent = peers.send({{"op", "run"}, {"provider", name}, {"seconds", seconds}});
+  if (sent) std::this_thread::sleep_for(std::chrono::duration<double>(0.85 * seconds));
+  const Nvml::Sample sample = Nvml::instance().sample(0);
+  const auto answer = sent ? peers.receive() : std::nullopt;
+  if (!answer) {
+    m.problems[name] = peers.problem();
+    m.turns.erase(name);
+    return false;
+  }
+  GpuTurns& turns = m.turns[name];
+  turns.seconds.push_back((*answer)["seconds"].get<double>());
+  turns.megahertz = sample.megahertz;
+  turns.watts = sample.watts;
+  return true;
+}
+
+}  // namespace
+
+void warm_up(const std::vector<GpuCell>& cells, const GpuEffort& effort, ScriptProcess* peers) {
+  for (const GpuCell& cell : cells) (void)plan_of(cell);
+  // torch's libraries choose and build their kernels at a shape's first call; only FlexAttention
+  // takes long enough for that to matter before the cell's own start.
+  const bool flex = std::count(effort.peers.begin(), effort.peers.end(), "flex") != 0;
+  if (peers == nullptr || !flex) return;
+  for (const GpuCell& cell : cells) (void)peers->ask(request_for(cell, {"flex"}));
+  (void)peers->ask({{"op", "free"}});
+}
+
+GpuMeasured measure(const gpu::Runtime& runtime, const GpuCell& cell, const GpuEffort& effort,
+                    ScriptProcess* peers) {
+  GpuMeasured m;
+  m.cell = cell;
+  std::vector<std::string> ready;
+  if (peers != nullptr && !effort.peers.empty()) {
+    const auto answer = peers->ask(request_for(cell, effort.peers));
+    if (answer) {
+      ready = (*answer)["ready"].get<std::vector<std::string>>();
+      m.problems = (*answer)["problems"].get<std::map<std::string, std::string>>();
+    } else {
+      m.problems["peers"] = peers->problem();
+    }
+  }
+  std::unique_ptr<Ours> ours;
+  auto plan = plan_of(cell);
+  if (plan.ok()) {
+    ours = std::make_unique<Ours>(runtime, cell, *std::move(plan));
+  } else {
+    m.problems[kOurs] = plan.status().message();
+  }
+  for (int round = 0; round < effort.rounds; ++round) {
+    if (ours != nullptr) {
+      GpuTurns& turns = m.turns[kOurs];
+      turns.seconds.push_back(ours->turn(effort.seconds));
+      turns.megahertz = ours->sample().megahertz;
+      turns.watts = ours->sample().watts;
+    }
+    std::erase_if(ready, [&](const std::string& name) {
+      return !peer_turn(*peers, name, effort.seconds, m);
+    });
+  }
+  if (peers != nullptr) (void)peers->ask({{"op", "free"}});
+  return m;
+}
+
+}  // namespace fa4::cli

@@ -6,9 +6,13 @@
 namespace fa4::cpu {
 namespace {
 
-constexpr int64_t kStateBytes = 256 * 1024;  // of q and out that a task keeps in the L2 cache
-constexpr int64_t kTileBytes = 128 * 1024;   // of packed k and v beside them
+constexpr int64_t kTileBytes = 128 * 1024;  // of packed k and v: they stay in the L2 cache
+constexpr int64_t kMostTileKeys = 256;
 constexpr int64_t kMinTaskRows = 96;
+// Each task packs its keys anew. Its q and out come from further away than the L2 cache, but a block
+// of them is small beside what is computed with it.
+constexpr int64_t kMostTaskRows = 1024;
+constexpr int64_t kMostStateBytes = 1024 * 1024;  // of q and out of a task
 
 int64_t round_to(int64_t x, int64_t step) { return ceil_div(x, step) * step; }
 
@@ -46,11 +50,11 @@ ForwardTiling make_forward_tiling(const Kernels<T>& kernels, const core::Problem
   t.ld_v = round_to(p.dim_v, kernels.panel);
   const int64_t row_bytes = (ld_qk + t.ld_v) * kSize;
   t.tile_keys = kTileBytes / row_bytes / 64 * 64;
-  t.tile_keys = std::clamp<int64_t>(t.tile_keys, 64, 128);
+  t.tile_keys = std::clamp<int64_t>(t.tile_keys, 64, kMostTileKeys);
   t.block_rows = round_to(48, kernels.row_step);
-  // Enough tasks for the threads to share evenly; then as many rows as fit beside the tile.
+  // Enough tasks for the threads to share evenly; then as many rows as share a tile.
   const int64_t rows_each = p.total_q() * p.heads_q / (4 * int64_t{threads});
-  const int64_t rows_fit = std::min(kStateBytes / row_bytes, int64_t{512});
+  const int64_t rows_fit = std::min(kMostStateBytes / row_bytes, kMostTaskRows);
   t.task_rows =
       round_to(std::clamp(rows_each, kMinTaskRows, std::max(rows_fit, kMinTaskRows)), t.block_rows);
   t.decode_rows = p.spec.options.batch_invariant ? 0 : kDecodeRows;

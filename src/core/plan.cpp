@@ -31,6 +31,10 @@ Status check_workspace(Workspace workspace, size_t needed) {
   return {};
 }
 
+Status moved_from() {
+  return invalid_argument("plan: was moved from; allowed: one that Plan::make() returned");
+}
+
 /// Which backend a device's problems go to; none for devices that can't be.
 Status check_device(Device device) {
   if (device == Device::cpu() || device.type == DeviceType::kCuda) return {};
@@ -90,10 +94,13 @@ Result<Plan> Plan::make(const AttentionProblem& problem, Device device) {
   return Plan(*std::move(impl));
 }
 
-size_t Plan::workspace_bytes() const { return impl_->workspace_bytes(); }
-std::string Plan::describe() const { return impl_->describe(); }
+size_t Plan::workspace_bytes() const { return impl_ == nullptr ? 0 : impl_->workspace_bytes(); }
+std::string Plan::describe() const {
+  return impl_ == nullptr ? "no plan: it was moved from\n" : impl_->describe();
+}
 
 Status Plan::run(const AttentionTensors& tensors, Workspace workspace, Stream stream) const {
+  if (impl_ == nullptr) return moved_from();
   const core::Problem& problem = impl_->problem();
   Status status = check_pass(problem, Pass::kForward);
   if (status.ok()) status = core::validate_run(problem, tensors, impl_->device());
@@ -103,6 +110,7 @@ Status Plan::run(const AttentionTensors& tensors, Workspace workspace, Stream st
 
 Status Plan::run(const AttentionTensors& tensors, const AttentionGradients& gradients,
                  Workspace workspace, Stream stream) const {
+  if (impl_ == nullptr) return moved_from();
   const core::Problem& problem = impl_->problem();
   Status status = check_pass(problem, Pass::kBackward);
   if (status.ok()) status = core::validate_run(problem, tensors, gradients, impl_->device());

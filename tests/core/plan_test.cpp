@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <limits>
+#include <utility>
 
 #include "support/bad_input.h"
 
@@ -135,6 +136,22 @@ TEST(Plan, ThreadsThatNobodyHasAreNoCrash) {
   const auto plan = Plan::make(problem);
   SKIP_UNLESS(plan);
   EXPECT_LT(plan->workspace_bytes(), size_t{1} << 32);
+}
+
+TEST(Plan, MovedFromIsAnErrorAndNoCrash) {
+  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+    auto plan = Plan::make(problem_of(pass, 1, 128, 2, 64));
+    SKIP_UNLESS(plan);
+    const Plan taken = std::move(*plan);
+    EXPECT_NE(taken.workspace_bytes(), 0U);
+    EXPECT_EQ(plan->workspace_bytes(), 0U);  // NOLINT(bugprone-use-after-move): what is tested
+    EXPECT_NE(plan->describe(), "");
+    const Status status = pass == Pass::kForward
+                              ? plan->run(AttentionTensors{}, Workspace{})
+                              : plan->run(AttentionTensors{}, AttentionGradients{}, Workspace{});
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message().rfind("plan:", 0), 0U) << status.message();
+  }
 }
 
 TEST(Plan, DescribesItself) {

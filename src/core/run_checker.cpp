@@ -37,7 +37,7 @@ Status check_strides(const char* name, const Tensor& t) {
 
 /// An output must not be broadcast: two elements in one place would overwrite one another.
 Status check_written(const char* name, const Tensor& t) {
-  if (std::find(t.dims.begin(), t.dims.begin() + t.rank, 0) != t.dims.begin() + t.rank) return {};
+  if (is_empty(t)) return {};
   for (int i = 0; i < t.rank; ++i) {
     if (t.strides[i] == 0 && t.dims[i] > 1) {
       return invalid_argument(string(name) + ": stride " + to_string(i) + " is 0 over " +
@@ -49,6 +49,10 @@ Status check_written(const char* name, const Tensor& t) {
 }
 
 }  // namespace
+
+bool is_empty(const Tensor& t) {
+  return std::find(t.dims.begin(), t.dims.begin() + t.rank, 0) != t.dims.begin() + t.rank;
+}
 
 void RunChecker::output(const char* name, const Tensor& t, const TensorSpec& spec) {
   if (status_.ok()) status_ = check_shared(name, t);
@@ -86,9 +90,7 @@ Status RunChecker::check_one(const char* name, const Tensor& t, const TensorSpec
     return invalid_argument(string(name) + ": is on " + fa4::to_string(t.device) +
                             "; allowed: " + fa4::to_string(device_) + ", where this call runs");
   }
-  bool empty = false;
-  for (int i = 0; i < t.rank; ++i) empty = empty || t.dims[i] == 0;
-  if (t.data == nullptr && !empty) {
+  if (t.data == nullptr && !is_empty(t)) {
     return invalid_argument(string(name) + ": data is null; allowed: a pointer to " +
                             format_spec(spec));
   }

@@ -8,6 +8,9 @@
 
 namespace fa4::core {
 
+/// Whether a dim is 0, so that there is nothing to read or write.
+bool is_empty(const Tensor& t);
+
 /// Collects checks of many tensors and keeps the first error. A tensor is what `spec` says, on the
 /// device, has data, legal strides and offsets that fit 64 bits.
 class RunChecker {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "core/message.h"
+#include "core/run_checker.h"
 #include "cpu/kernels.h"
 
 namespace fa4 {
@@ -24,34 +25,23 @@ constexpr int64_t kColumns = 256;  // that are merged at a time
 bool is_float(DType t) { return t == DType::kFloat32 || t == DType::kFloat64; }
 bool is_any_float(DType t) { return is_float(t) || t == DType::kBFloat16 || t == DType::kFloat16; }
 
-bool is_empty(const Tensor& t) {
-  return std::find(t.dims.begin(), t.dims.begin() + t.rank, 0) != t.dims.begin() + t.rank;
-}
-
-/// Legal memory: on the CPU, data unless empty, no negative stride, written elements apart.
-Status check_memory(const char* name, const Tensor& t, bool written) {
-  if (t.device.type != DeviceType::kCpu) {
-    return invalid_argument(string(name) + ": is on " + to_string(t.device) + "; allowed: cpu");
-  }
-  bool empty = false;
+Status check_dims_are_sizes(const char* name, const Tensor& t) {
   for (int i = 0; i < t.rank; ++i) {
-    if (t.dims[i] < 0) {
-      return invalid_argument(string(name) + ": dim " + std::to_string(i) + " is " +
-                              std::to_string(t.dims[i]) + "; allowed: 0 or more");
-    }
-    const bool bad_zero = written && !is_empty(t) && t.strides[i] == 0 && t.dims[i] > 1;
-    if (t.strides[i] < 0 || bad_zero) {
-      return invalid_argument(
-          string(name) + ": stride " + std::to_string(i) + " is " + std::to_string(t.strides[i]) +
-          "; allowed: " + (bad_zero ? "1 or more, since it is written" : "0 or more"));
-    }
-    empty = empty || t.dims[i] == 0;
-  }
-  if (t.data == nullptr && !empty) {
-    return invalid_argument(string(name) + ": data is null; allowed: a pointer to " +
-                            core::format_spec(spec_of(t)));
+    if (t.dims[i] >= 0) continue;
+    return invalid_argument(string(name) + ": dim " + std::to_string(i) + " is " +
+                            std::to_string(t.dims[i]) + "; allowed: 0 or more");
   }
   return {};
+}
+
+/// Data, strides and device, as in an attention call.
+Status check_memory(const Tensor& outs, const Tensor& lses, const Tensor& out, const Tensor& lse) {
+  core::RunChecker checker(Device::cpu());
+  checker.input("outs", outs, spec_of(outs));
+  checker.input("lses", lses, spec_of(lses));
+  checker.output("out", out, spec_of(out));
+  checker.output("lse", lse, spec_of(lse));
+  return checker.status();
 }
 
 Status check_dims(const char* name, const Tensor& t, std::initializer_list<int64_t> dims,
@@ -90,11 +80,9 @@ Status check(const Tensor& outs, const Tensor& lses, const Tensor& out, const Te
     return invalid_argument(string("out: dtype is ") + to_string(out.dtype) +
                             "; allowed: float32, float64, bfloat16, float16");
   }
-  status = check_memory("outs", outs, false);
-  if (status.ok()) status = check_memory("lses", lses, false);
-  if (status.ok()) status = check_memory("out", out, true);
-  if (status.ok() && lse.present()) status = check_memory("lse", lse, true);
-  return status;
+  // The others have the dims of outs.
+  status = check_dims_are_sizes("outs", outs);
+  return status.ok() ? check_memory(outs, lses, out, lse) : status;
 }
 
 /// One row: the parts' log-sum-exps, and their outputs, are matrices with a row for each part.

@@ -91,6 +91,14 @@ TEST(Combine, RefusesEachWrongArgument) {
   broken = out.view();
   broken.device = Device::cuda(0);
   refused(combine(outs.view(), lses.view(), broken), "out");
+  broken.device = {DeviceType::kCpu, 1};
+  refused(combine(outs.view(), lses.view(), broken), "out");
+  broken = outs.view();
+  broken.strides[0] = int64_t{1} << 62;
+  refused(combine(broken, lses.view(), out.view()), "outs");
+  broken = out.view();
+  broken.data = outs.view().data;
+  refused(combine(outs.view(), lses.view(), broken), "out");
   broken = lse.view();
   broken.dims[0] = -3;
   refused(combine(outs.view(), lses.view(), out.view(), broken), "lse");

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <vector>
 
 #ifndef FA4_STD_THREADS
 #include <tbb/global_control.h>
@@ -13,11 +14,10 @@
 #include <tbb/task_arena.h>
 
 #include <exception>
+#include <latch>
 #include <memory>
 #include <mutex>
 #include <utility>
-#else
-#include <vector>
 #endif
 
 namespace fa4::cpu {
@@ -48,11 +48,36 @@ void allow_threads(int threads) {
   allowed = threads;
 }
 
+/// Whether the process could start so many threads beside the caller's. A oneTBB worker that cannot
+/// start the next one throws where nobody can catch it, which ends the process; so we try first,
+/// once for each larger number. Limits that shrink later, and several calls at once, are not
+/// covered.
+bool can_start(int threads) {
+  static std::mutex mutex;
+  static int proven = 0;
+  const std::lock_guard lock(mutex);
+  if (threads <= proven) return true;
+  std::vector<std::thread> started;
+  std::latch all_started(1);
+  bool able = true;
+  try {
+    started.reserve(threads);
+    for (int i = 0; i < threads; ++i) started.emplace_back([&] { all_started.wait(); });
+  } catch (const std::exception&) {
+    able = false;
+  }
+  all_started.count_down();
+  for (std::thread& thread : started) thread.join();
+  if (able) proven = threads;
+  return able;
+}
+
 }  // namespace
 
 void run_workers(int workers, const std::function<void(int)>& body) {
   if (workers <= 1) return body(0);
   try {
+    if (!can_start(workers - 1)) return body(0);  // takes all work that nobody took
     allow_threads(workers);
     // The application may allow fewer; its limit holds, and asking for more would print.
     const size_t allowed =
@@ -62,8 +87,8 @@ void run_workers(int workers, const std::function<void(int)>& body) {
       tbb::parallel_for(
           0, workers, [&](int worker) { body(worker); }, tbb::simple_partitioner{});
     });
-  } catch (const std::exception&) {  // no thread could be started
-    body(0);                         // takes all work that nobody took
+  } catch (const std::exception&) {  // no thread could be started after all
+    body(0);
   }
 }
 

@@ -47,7 +47,7 @@ std::vector<Goal> goals_of(const BenchResult& result);
 
 /// A cell's rate: 10^9 flop (prefill) or bytes of k and v (decode) a second.
 double rate_of(const Cell& cell, double seconds);
-/// The roof of that rate.
+/// The roof of that rate: for decode the read bandwidth or what the products leave of it.
 double roof_of(const Cell& cell, const Roofs& roofs);
 
 void print_report(const BenchResult& result);

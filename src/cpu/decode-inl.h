@@ -16,10 +16,13 @@ HWY_BEFORE_NAMESPACE();
 namespace fa4::cpu {
 namespace HWY_NAMESPACE {
 
-// Keys that go through the loops together, and rows that share each load of them.
-constexpr int64_t kDecodeKeys = 4;
-constexpr int64_t kDecodePair = 2;
-constexpr int64_t kPrefetchBytes = 3072;  // how far ahead the cache's rows are asked for
+// A block of sums in registers has 4 rows x 3 keys, or fewer rows x 4 keys: neighbouring keys may
+// lie a power of two apart, in the same few sets of the first-level cache, so that more would not
+// stay.
+constexpr int64_t kBlockRows = 4;
+constexpr int64_t kBlockKeys = 3;
+constexpr int64_t kKeysOfFewRows = 4;
+constexpr int64_t kPrefetchBytes = 2048;  // how far ahead the cache's rows are asked for
 
 /// Rows of a cache, one after another: k or v from some key on.
 template <class S>
@@ -28,13 +31,13 @@ struct CacheRows {
   int64_t stride;
 };
 
-/// Asks for the bytes of `count` rows that will be read soon.
-template <class S>
-HWY_INLINE void prefetch_rows(CacheRows<S> rows, int64_t first, int64_t count, int64_t width) {
-  constexpr int64_t kLine = 64 / sizeof(S);
-  for (int64_t j = first; j < first + count; ++j) {
-    for (int64_t c = 0; c < width; c += kLine) hwy::Prefetch(rows.data + j * rows.stride + c);
-  }
+/// Asks for what column `column` of kCount rows begins, if that is a line. Blocks do so on their
+/// way: many requests at once would have to wait for one another.
+template <int kCount, class S>
+HWY_INLINE void ask_for(CacheRows<S> rows, int64_t column) {
+  if (kCount == 0 || column * sizeof(S) % 64 != 0) return;
+#pragma GCC unroll 4
+  for (int j = 0; j < kCount; ++j) hwy::Prefetch(rows.data + j * rows.stride + column);
 }
 
 /// What the vectors of a block leave over: columns from `column` on.
@@ -93,8 +96,9 @@ HWY_INLINE void store_sums(D d, hn::Vec<D> v0, hn::Vec<D> v1, hn::Vec<D> v2, hn:
 }
 
 /// Dot products of kRows rows with kKeys keys.
-template <int kRows, int kKeys, class T, class S>
-HWY_INLINE void dot_block(const DotRows<T>& x, int64_t row, int64_t key, CacheRows<S> keys) {
+template <int kRows, int kKeys, int kAsk, class T, class S, class A>
+HWY_INLINE void dot_block(const DotRows<T>& x, int64_t row, int64_t key, CacheRows<S> keys,
+                          CacheRows<A> ahead) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const T* q = x.q + row * x.q_stride;
@@ -105,8 +109,10 @@ HWY_INLINE void dot_block(const DotRows<T>& x, int64_t row, int64_t key, CacheRo
     for (int j = 0; j < kKeys; ++j) sum[r][j] = hn::Zero(d);
   }
   int64_t c = 0;
+#pragma GCC unroll 2
   for (; c + lanes <= x.depth; c += lanes) {
     hn::Vec<decltype(d)> k[kKeys];
+    ask_for<kAsk>(ahead, c);
 #pragma GCC unroll 4
     for (int j = 0; j < kKeys; ++j) k[j] = load_converted(d, keys.data + j * keys.stride + c);
 #pragma GCC unroll 4
@@ -116,32 +122,29 @@ HWY_INLINE void dot_block(const DotRows<T>& x, int64_t row, int64_t key, CacheRo
       for (int j = 0; j < kKeys; ++j) sum[r][j] = hn::MulAdd(element, k[j], sum[r][j]);
     }
   }
+  const auto zero = hn::Zero(d);
+#pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
     T* s = x.s + (row + r) * x.s_stride + key;
     if constexpr (kKeys == 4) {
       store_sums(d, sum[r][0], sum[r][1], sum[r][2], sum[r][3], s);
     } else {  // in the same order, so that a score's bits do not tell its neighbours
       T sums[4];
-      const auto zero = hn::Zero(d);
-      store_sums(d, sum[r][0], zero, zero, zero, sums);
-      s[0] = sums[0];
+      if constexpr (kKeys == 3) {
+        store_sums(d, sum[r][0], sum[r][1], sum[r][2], zero, sums);
+      } else {
+        store_sums(d, sum[r][0], zero, zero, zero, sums);
+      }
+      for (int j = 0; j < kKeys; ++j) s[j] = sums[j];
     }
   }
   if (c < x.depth) dot_tail(x, {row, kRows, key, kKeys, c}, keys);
 }
 
-template <int kKeys, class T, class S>
-HWY_NOINLINE void dot_all_rows(const DotRows<T>& x, int64_t key, CacheRows<S> keys) {
-  int64_t row = 0;
-  for (; row + kDecodePair <= x.rows; row += kDecodePair) {
-    dot_block<kDecodePair, kKeys>(x, row, key, keys);
-  }
-  if (row < x.rows) dot_block<1, kKeys>(x, row, key, keys);
-}
-
 /// out += p * v for kRows rows and kKeys keys: one multiply-add a key, in their order.
-template <int kRows, int kKeys, class T, class S>
-HWY_INLINE void add_block(const AddRows<T>& x, int64_t row, int64_t key, CacheRows<S> values) {
+template <int kRows, int kKeys, int kAsk, class T, class S, class A>
+HWY_INLINE void add_block(const AddRows<T>& x, int64_t row, int64_t key, CacheRows<S> values,
+                          CacheRows<A> ahead) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   T* out = x.out + row * x.out_stride;
@@ -152,8 +155,10 @@ HWY_INLINE void add_block(const AddRows<T>& x, int64_t row, int64_t key, CacheRo
     for (int j = 0; j < kKeys; ++j) p[r][j] = hn::Set(d, x.p[(row + r) * x.p_stride + key + j]);
   }
   int64_t c = 0;
+#pragma GCC unroll 2
   for (; c + lanes <= x.cols; c += lanes) {
     hn::Vec<decltype(d)> v[kKeys];
+    ask_for<kAsk>(ahead, c);
 #pragma GCC unroll 4
     for (int j = 0; j < kKeys; ++j) v[j] = load_converted(d, values.data + j * values.stride + c);
 #pragma GCC unroll 4
@@ -167,35 +172,70 @@ HWY_INLINE void add_block(const AddRows<T>& x, int64_t row, int64_t key, CacheRo
   if (c < x.cols) add_tail(x, {row, kRows, key, kKeys, c}, values);
 }
 
-template <int kKeys, class T, class S>
-HWY_NOINLINE void add_all_rows(const AddRows<T>& x, int64_t key, CacheRows<S> values) {
-  int64_t row = 0;
-  for (; row + kDecodePair <= x.rows; row += kDecodePair) {
-    add_block<kDecodePair, kKeys>(x, row, key, values);
-  }
-  if (row < x.rows) add_block<1, kKeys>(x, row, key, values);
+template <int kRows, int kKeys, int kAsk, class T, class S, class A>
+HWY_INLINE void run_block(const DotRows<T>& x, int64_t row, int64_t key, CacheRows<S> keys,
+                          CacheRows<A> ahead) {
+  dot_block<kRows, kKeys, kAsk>(x, row, key, keys, ahead);
+}
+template <int kRows, int kKeys, int kAsk, class T, class S, class A>
+HWY_INLINE void run_block(const AddRows<T>& x, int64_t row, int64_t key, CacheRows<S> values,
+                          CacheRows<A> ahead) {
+  add_block<kRows, kKeys, kAsk>(x, row, key, values, ahead);
 }
 
-/// Calls block(count, key, rows) for kDecodeKeys keys at a time, then one by one. Rows that are not
-/// contiguous, or that many query rows would convert again and again, are converted to T first.
-template <class T, class S, class Block>
-HWY_INLINE void for_each_keys(const S* data, const Matrix& m, int64_t keys, int64_t width,
-                              int64_t rows, const Block& block) {
-  HWY_ALIGN T buffer[kDecodeKeys * kMaxHeadDim];
+/// All rows of x, a DotRows or AddRows, with kKeys keys. Meanwhile as many are asked for.
+template <int kKeys, class X, class S, class A>
+HWY_NOINLINE void run_all_rows(const X& x, int64_t key, CacheRows<S> keys, CacheRows<A> ahead) {
+  int64_t row = 0;
+  if constexpr (kKeys <= kBlockKeys) {
+    if (x.rows >= 2 * kBlockRows) {  // the first two blocks share
+      constexpr int kHalf = (kKeys + 1) / 2;
+      run_block<kBlockRows, kKeys, kHalf>(x, 0, key, keys, ahead);
+      ahead.data += kHalf * ahead.stride;
+      run_block<kBlockRows, kKeys, kKeys - kHalf>(x, kBlockRows, key, keys, ahead);
+      row = 2 * kBlockRows;
+    } else if (x.rows >= kBlockRows) {
+      run_block<kBlockRows, kKeys, kKeys>(x, 0, key, keys, ahead);
+      row = kBlockRows;
+    }
+    for (; row + kBlockRows <= x.rows; row += kBlockRows) {
+      run_block<kBlockRows, kKeys, 0>(x, row, key, keys, ahead);
+    }
+    if (row > 0) {
+      for (; row < x.rows; ++row) run_block<1, kKeys, 0>(x, row, key, keys, ahead);
+      return;
+    }
+  }
+  if (x.rows == 3) run_block<3, kKeys, kKeys>(x, 0, key, keys, ahead);
+  if (x.rows == 2) run_block<2, kKeys, kKeys>(x, 0, key, keys, ahead);
+  if (x.rows == 1) run_block<1, kKeys, kKeys>(x, 0, key, keys, ahead);
+}
+
+/// All rows of x with `keys` rows of the cache `m`, from `data` on. Cache rows that are not
+/// contiguous, or of a type that takes long to convert, are converted to T first.
+template <class T, class X, class S>
+HWY_INLINE void run_all_keys(const X& x, const S* data, const Matrix& m, int64_t width) {
+  HWY_ALIGN T buffer[kKeysOfFewRows * kMaxHeadDim];
   constexpr bool kFast = kLoadsFast<hn::ScalableTag<T>, S>;
-  const bool direct = kFast && m.col_stride == 1 && (hwy::IsSame<S, T>() || rows <= kDecodePair);
-  const int64_t ahead = kPrefetchBytes / (width * static_cast<int64_t>(sizeof(S))) + 1;
-  for (int64_t key = 0; key < keys;) {
+  const bool direct = kFast && m.col_stride == 1;
+  const int64_t most = x.rows >= kBlockRows ? kBlockKeys : kKeysOfFewRows;
+  const int64_t distance = kPrefetchBytes / (width * static_cast<int64_t>(sizeof(S))) + 1;
+  for (int64_t key = 0; key < x.keys;) {
     const CacheRows<S> from{data + key * m.row_stride, m.row_stride};
-    const int64_t count = keys - key >= kDecodeKeys ? kDecodeKeys : 1;
-    if (m.col_stride == 1) prefetch_rows(from, ahead, count, width);
+    const int64_t count = x.keys - key >= most ? most : 1;
+    const CacheRows<S> ahead{from.data + distance * m.row_stride, m.row_stride};
+    const auto run = [&](auto rows) HWY_ATTR {
+      if (count == kKeysOfFewRows) return run_all_rows<kKeysOfFewRows>(x, key, rows, ahead);
+      if (count == kBlockKeys) return run_all_rows<kBlockKeys>(x, key, rows, ahead);
+      run_all_rows<1>(x, key, rows, ahead);
+    };
     if constexpr (kFast) {
-      if (direct) block(count, key, from);
+      if (direct) run(from);
     }
     if (!direct) {
       load_rows_from(from.data, m.row_stride, m.col_stride, count, width, T{1}, buffer,
                      kMaxHeadDim);
-      block(count, key, CacheRows<T>{buffer, kMaxHeadDim});
+      run(CacheRows<T>{buffer, kMaxHeadDim});
     }
     key += count;
   }
@@ -204,22 +244,14 @@ HWY_INLINE void for_each_keys(const S* data, const Matrix& m, int64_t keys, int6
 template <class T>
 void dot_rows(const DotRows<T>& x) {
   with_element_type(x.k.dtype, [&](auto* type) HWY_ATTR {
-    for_each_keys<T>(static_cast<decltype(type)>(x.k.data), x.k, x.keys, x.depth, x.rows,
-                     [&](int64_t count, int64_t key, auto keys) HWY_ATTR {
-                       if (count == kDecodeKeys) return dot_all_rows<kDecodeKeys>(x, key, keys);
-                       dot_all_rows<1>(x, key, keys);
-                     });
+    run_all_keys<T>(x, static_cast<decltype(type)>(x.k.data), x.k, x.depth);
   });
 }
 
 template <class T>
 void add_rows(const AddRows<T>& x) {
   with_element_type(x.v.dtype, [&](auto* type) HWY_ATTR {
-    for_each_keys<T>(static_cast<decltype(type)>(x.v.data), x.v, x.keys, x.cols, x.rows,
-                     [&](int64_t count, int64_t key, auto values) HWY_ATTR {
-                       if (count == kDecodeKeys) return add_all_rows<kDecodeKeys>(x, key, values);
-                       add_all_rows<1>(x, key, values);
-                     });
+    run_all_keys<T>(x, static_cast<decltype(type)>(x.v.data), x.v, x.cols);
   });
 }
 

@@ -24,7 +24,8 @@ class DecodeTask {
         s_(scratch),
         sequence_(core::sequence_of(context.problem, context.tensors, task.sequence)),
         positions_(task.rows.size()),
-        rows_(positions_ * task.heads) {}
+        rows_(positions_ * task.heads),
+        rows_of_k_(positions_ * context.problem.group) {}
 
   void run(const RowState<T>& state) {
     const int64_t dim_qk = x_.problem.dim_qk;
@@ -59,7 +60,7 @@ class DecodeTask {
     if (all.begin >= all.end) return;
     ScoreTile<T> tile;
     tile.s = s_.scores;
-    tile.s_stride = kDecodeBlock;
+    tile.s_stride = kDecodeStride;
     tile.rows = rows_;
     tile.columns = all;
     tile.visible = s_.visible;
@@ -68,7 +69,7 @@ class DecodeTask {
     x_.kernels.softmax(tile, {state.max, state.sum, state.out, state.out_stride, state.out_stride});
     if (x_.has_dropout) {
       for (int64_t r = 0; r < rows_; ++r) {
-        apply_dropout<T>(x_.dropout, row_at(keys, r), s_.scores + r * kDecodeBlock);
+        apply_dropout<T>(x_.dropout, row_at(keys, r), s_.scores + r * kDecodeStride);
       }
     }
 
@@ -97,42 +98,40 @@ class DecodeTask {
 
   void find_counting(Columns all, std::array<bool, kDecodeBlock>& counts) const {
     for (int64_t r = 0; r < rows_; ++r) {
-      const T* p = s_.scores + r * kDecodeBlock;
+      const T* p = s_.scores + r * kDecodeStride;
       for (int64_t c = all.begin; c < all.end; ++c) counts[c] = counts[c] || p[c] != 0;
     }
   }
 
-  /// add_values() where a value may not be finite: as 0 * NaN it would reach rows that give it no
-  /// weight.
-  void add_values_apart(core::Range keys, Columns columns, const RowState<T>& state) {
-    const int64_t dim_v = x_.problem.dim_v;
-    std::array<T, kMaxHeadDim> value;
-    int64_t done = columns.begin;
-    for (int64_t c = columns.begin; c < columns.end; ++c) {
-      x_.kernels.load_rows(values_of(keys.begin + c), 1, dim_v, T{1}, value.data(), 0);
-      if (x_.kernels.all_finite(value.data(), dim_v)) continue;
-      if (done < c) add_values(keys, {done, c}, state);
-      done = c + 1;
-      for (int64_t r = 0; r < rows_; ++r) {
-        add_value(s_.scores[r * kDecodeBlock + c], value.data(), dim_v,
-                  state.out + r * state.out_stride);
+  /// Calls body(rows, keys) for the rows of each head of k, and pieces of `columns`.
+  template <class Body>
+  void each_piece(Columns columns, const Body& body) const {
+    const int64_t size = rows_ > rows_of_k_ ? kDecodePiece : kDecodeBlock;
+    for (int64_t begin = columns.begin; begin < columns.end; begin += size) {
+      for (int64_t row = 0; row < rows_; row += rows_of_k_) {
+        body(core::Range{row, row + rows_of_k_},
+             Columns{begin, std::min(begin + size, columns.end)});
       }
     }
-    if (done < columns.end) add_values(keys, {done, columns.end}, state);
+  }
+
+  Matrix cache_rows(const Tensor& cache, int64_t row, int64_t key) const {
+    return rows_of_head(cache, sequence_.k, task_.head_k + row / rows_of_k_, key);
   }
 
   /// Scores of all rows; returns the columns that any row sees.
   Columns score_block(core::Range keys) {
     DotRows<T> dot;
-    dot.q = s_.q;
-    dot.q_stride = x_.problem.dim_qk;
-    dot.rows = rows_;
-    dot.k = rows_of_head(x_.tensors.k, sequence_.k, task_.head_k, keys.begin);
-    dot.keys = keys.size();
-    dot.depth = x_.problem.dim_qk;
-    dot.s = s_.scores;
-    dot.s_stride = kDecodeBlock;
-    x_.kernels.dot_rows(dot);
+    dot.q_stride = dot.depth = x_.problem.dim_qk;
+    dot.s_stride = kDecodeStride;
+    each_piece({0, keys.size()}, [&](core::Range rows, Columns columns) {
+      dot.q = s_.q + rows.begin * dot.q_stride;
+      dot.rows = rows.size();
+      dot.k = cache_rows(x_.tensors.k, rows.begin, keys.begin + columns.begin);
+      dot.keys = columns.end - columns.begin;
+      dot.s = s_.scores + rows.begin * kDecodeStride + columns.begin;
+      x_.kernels.dot_rows(dot);
+    });
     Columns all{keys.size(), 0};
     for (int64_t r = 0; r < rows_; ++r) {
       const core::Range seen = core::intersect(sequence_.keys_of_row(position_of(r)), keys);
@@ -141,27 +140,50 @@ class DecodeTask {
       s_.visible[r] = {seen.begin - keys.begin, seen.end - keys.begin};
       all = {std::min(all.begin, s_.visible[r].begin), std::max(all.end, s_.visible[r].end)};
       if (x_.modifiers.active()) {
-        x_.modifiers.apply(row_at(keys, r), {s_.bias, s_.mask}, s_.scores + r * kDecodeBlock);
+        x_.modifiers.apply(row_at(keys, r), {s_.bias, s_.mask}, s_.scores + r * kDecodeStride);
       }
     }
     return all;
   }
 
-  Matrix values_of(int64_t key) const {
-    return rows_of_head(x_.tensors.v, sequence_.k, task_.head_k, key);
+  void add_values(core::Range keys, Columns run, const RowState<T>& state) {
+    each_piece(run,
+               [&](core::Range rows, Columns columns) { add_piece(keys, rows, columns, state); });
   }
 
-  void add_values(core::Range keys, Columns columns, const RowState<T>& state) {
+  void add_piece(core::Range keys, core::Range rows, Columns columns, const RowState<T>& state) {
     AddRows<T> add;
-    add.p = s_.scores + columns.begin;
-    add.p_stride = kDecodeBlock;
-    add.rows = rows_;
-    add.v = values_of(keys.begin + columns.begin);
+    add.p = s_.scores + rows.begin * kDecodeStride + columns.begin;
+    add.p_stride = kDecodeStride;
+    add.rows = rows.size();
+    add.v = cache_rows(x_.tensors.v, rows.begin, keys.begin + columns.begin);
     add.keys = columns.end - columns.begin;
     add.cols = x_.problem.dim_v;
-    add.out = state.out;
+    add.out = state.out + rows.begin * state.out_stride;
     add.out_stride = state.out_stride;
     x_.kernels.add_rows(add);
+  }
+
+  /// add_values() where a value may not be finite: as 0 * NaN it would reach rows that give it no
+  /// weight.
+  void add_values_apart(core::Range keys, Columns run, const RowState<T>& state) {
+    const int64_t dim_v = x_.problem.dim_v;
+    std::array<T, kMaxHeadDim> value;
+    each_piece(run, [&](core::Range rows, Columns columns) {
+      int64_t done = columns.begin;
+      for (int64_t c = columns.begin; c < columns.end; ++c) {
+        x_.kernels.load_rows(cache_rows(x_.tensors.v, rows.begin, keys.begin + c), 1, dim_v, T{1},
+                             value.data(), 0);
+        if (x_.kernels.all_finite(value.data(), dim_v)) continue;
+        if (done < c) add_piece(keys, rows, {done, c}, state);
+        done = c + 1;
+        for (int64_t r = rows.begin; r < rows.end; ++r) {
+          add_value(s_.scores[r * kDecodeStride + c], value.data(), dim_v,
+                    state.out + r * state.out_stride);
+        }
+      }
+      if (done < columns.end) add_piece(keys, rows, {done, columns.end}, state);
+    });
   }
 
   typename ScoreModifiers<T>::Row row_at(core::Range keys, int64_t row) const {
@@ -174,6 +196,7 @@ class DecodeTask {
   const core::Sequence sequence_;
   const int64_t positions_;
   const int64_t rows_;
+  const int64_t rows_of_k_;  ///< Rows of each head of k, one after another.
 };
 
 }  // namespace
@@ -194,8 +217,8 @@ void run_decode_task(const ForwardContext<T>& context, const Task& task,
 }
 
 template <class T>
-void combine_decode_chunks(const ForwardContext<T>& context, const Task& task,
-                           const Partials<T>& partials, const ForwardScratch<T>& scratch) {
+void combine_chunks(const ForwardContext<T>& context, const Task& task, const Partials<T>& partials,
+                    const ForwardScratch<T>& scratch) {
   const int64_t rows = task.rows.size() * task.heads;
   const int64_t ld_v = context.tiling.ld_v;
   for (int64_t r = 0; r < rows; ++r) {
@@ -222,9 +245,9 @@ template void run_decode_task(const ForwardContext<float>&, const Task&, const P
                               const ForwardScratch<float>&);
 template void run_decode_task(const ForwardContext<double>&, const Task&, const Partials<double>&,
                               const ForwardScratch<double>&);
-template void combine_decode_chunks(const ForwardContext<float>&, const Task&,
-                                    const Partials<float>&, const ForwardScratch<float>&);
-template void combine_decode_chunks(const ForwardContext<double>&, const Task&,
-                                    const Partials<double>&, const ForwardScratch<double>&);
+template void combine_chunks(const ForwardContext<float>&, const Task&, const Partials<float>&,
+                             const ForwardScratch<float>&);
+template void combine_chunks(const ForwardContext<double>&, const Task&, const Partials<double>&,
+                             const ForwardScratch<double>&);
 
 }  // namespace fa4::cpu

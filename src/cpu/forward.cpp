@@ -53,7 +53,7 @@ void run(const core::Problem& problem, const AttentionTensors& tensors, const Ta
     if (task.decode) {
       run_decode_task(context, task, space.partials, space.scratch[worker]);
     } else {
-      run_tile_task(context, task, space.scratch[worker]);
+      run_tile_task(context, task, space.partials, space.scratch[worker]);
     }
   });
   bool any_split = false;
@@ -62,7 +62,7 @@ void run(const core::Problem& problem, const AttentionTensors& tensors, const Ta
   share(count, threads, [&](int64_t i, int worker) {
     const Task& task = space.tasks[i];
     if (task.chunks > 0) {
-      combine_decode_chunks(context, task, space.partials, space.scratch[worker]);
+      combine_chunks(context, task, space.partials, space.scratch[worker]);
     }
   });
 }
@@ -87,13 +87,21 @@ std::string describe(const core::Problem& problem, const Target& target, int thr
                   ", longest first\n";
   if (t.decode_rows == 0) {
     s += "path: tiles for every sequence, since batch_invariant asks for one order of sums\n";
-  } else if (problem.group > t.decode_rows) {
+    return s;
+  }
+  const auto sequences_of = [&](int64_t rows) {
+    return "sequences of at most " + text(rows / problem.group) + " query rows";
+  };
+  if (problem.group <= t.decode_rows) {
+    s += "path: decode (no packing) for " + sequences_of(t.decode_rows) +
+         ", since packing would cost more than it saves there; tiles for longer ones\n";
+  } else {
     s += "path: tiles, since a head of k serves " + text(problem.group) +
          " query heads (decode: at most " + text(t.decode_rows) + " query rows a head of k)\n";
-  } else {
-    s += "path: decode (no packing, keys split into chunks of " + text(kDecodeChunk) +
-         ") for sequences of at most " + text(t.decode_rows / problem.group) +
-         " query rows, since packing would cost more than it saves there; tiles for longer ones\n";
+  }
+  if (problem.group <= t.split_rows) {
+    s += "split: keys in chunks of " + text(t.chunk_keys(problem.group)) + " or more for " +
+         sequences_of(t.split_rows) + "\n";
   }
   return s;
 }

@@ -51,7 +51,7 @@ void clear_rows(const ForwardContext<T>& context, const core::SequenceRows& side
 
 /// Rows of a task that see its keys through causal and windows, in tiles of packed keys and values.
 template <class T>
-void run_tile_task(const ForwardContext<T>& context, const Task& task,
+void run_tile_task(const ForwardContext<T>& context, const Task& task, const Partials<T>& partials,
                    const ForwardScratch<T>& scratch);
 
 /// Few rows against a chunk of keys where they lie.
@@ -61,7 +61,7 @@ void run_decode_task(const ForwardContext<T>& context, const Task& task,
 
 /// Merges the partial results of the chunks that begin with `first` and finishes their rows.
 template <class T>
-void combine_decode_chunks(const ForwardContext<T>& context, const Task& first,
-                           const Partials<T>& partials, const ForwardScratch<T>& scratch);
+void combine_chunks(const ForwardContext<T>& context, const Task& first,
+                    const Partials<T>& partials, const ForwardScratch<T>& scratch);
 
 }  // namespace fa4::cpu

@@ -9,21 +9,23 @@ namespace {
 constexpr int64_t kTileBytes = 128 * 1024;  // of packed k and v: they stay in the L2 cache
 constexpr int64_t kMostTileKeys = 256;
 constexpr int64_t kMinTaskRows = 96;
-// Each task packs its keys anew. Its q and out come from further away than the L2 cache, but a block
-// of them is small beside what is computed with it.
+// Each task packs its keys anew. Its q and out come from further away than the L2 cache, but a
+// block of them is small beside what is computed with it.
 constexpr int64_t kMostTaskRows = 1024;
 constexpr int64_t kMostStateBytes = 1024 * 1024;  // of q and out of a task
 
 int64_t round_to(int64_t x, int64_t step) { return ceil_div(x, step) * step; }
 
-/// Rows of partial results of decode chunks, for any lengths.
+/// Rows of partial results of chunks, for any lengths. A sequence of n keys that is split has at
+/// most 2 n / chunk_keys(rows) chunks, and rows / chunk_keys(rows) <= kDecodeRows / kDecodeChunk.
 int64_t max_slots(const ForwardTiling& tiling, const core::Problem& p) {
-  if (p.max_rows_k() <= kDecodeChunk || tiling.decode_rows < p.group) return 0;
-  const int64_t rows = std::min(tiling.decode_rows, p.group * p.max_rows_q());
-  const int64_t chunks = p.batch + p.total_k() / kDecodeChunk;
+  const bool same_rows = !p.packed_q && !p.spec.seqused_q.present() && !p.spec.start_q.present();
+  const int64_t least_rows = p.group * (same_rows ? p.rows_q : 1);
+  if (p.max_rows_k() <= kDecodeChunk || least_rows > tiling.split_rows) return 0;
+  const int64_t rows = std::min({kDecodeRows, tiling.split_rows, p.group * p.max_rows_q()});
   int64_t slots = 0;
-  if (__builtin_mul_overflow(chunks, rows * p.heads_k, &slots)) return INT64_MAX;
-  return slots;
+  if (__builtin_mul_overflow(p.total_k(), 2 * rows * p.heads_k, &slots)) return INT64_MAX;
+  return slots / kDecodeChunk + 1;
 }
 
 }  // namespace
@@ -42,6 +44,10 @@ std::optional<int64_t> max_forward_tasks(const ForwardTiling& tiling, const core
   return all;
 }
 
+int64_t ForwardTiling::chunk_keys(int64_t rows) const {
+  return kDecodeChunk * std::max<int64_t>(ceil_div(rows, kDecodeRows), 1);
+}
+
 template <class T>
 ForwardTiling make_forward_tiling(const Kernels<T>& kernels, const core::Problem& p, int threads) {
   constexpr auto kSize = static_cast<int64_t>(sizeof(T));
@@ -57,7 +63,15 @@ ForwardTiling make_forward_tiling(const Kernels<T>& kernels, const core::Problem
   const int64_t rows_fit = std::min(kMostStateBytes / row_bytes, kMostTaskRows);
   t.task_rows =
       round_to(std::clamp(rows_each, kMinTaskRows, std::max(rows_fit, kMinTaskRows)), t.block_rows);
-  t.decode_rows = p.spec.options.batch_invariant ? 0 : kDecodeRows;
+  if (!p.spec.options.batch_invariant) {
+    t.decode_rows = kDecodeRows;
+    t.split_rows = kMinTaskRows;
+  }
+  // Heads of k share a decode task as long as there are enough tasks; more than that don't count.
+  const int64_t wanted = 4 * int64_t{threads};
+  const int64_t chunks = std::min(p.batch + p.total_k() / kDecodeChunk, wanted);
+  t.decode_heads =
+      std::max<int64_t>(chunks * std::min(p.heads_k, wanted * kDecodeRows) / wanted, 1);
   return t;
 }
 
@@ -74,8 +88,8 @@ ForwardScratch<T> ForwardScratch<T>::carve(Carver& carver, const Kernels<T>& ker
   s.v = carver.take<T>(packed_size(kernels, t.tile_keys, p.dim_v));
   s.scores = carver.take<T>(std::max(t.block_rows, kDecodeRows), round_to(t.tile_keys, panel));
   s.visible = carver.take<Columns>(std::max(t.block_rows, kDecodeRows));
-  s.bias = carver.take<T>(std::max(t.tile_keys, kDecodeBlock));
-  s.mask = carver.take<uint8_t>(std::max(t.tile_keys, kDecodeBlock));
+  s.bias = carver.take<T>(std::max(t.tile_keys, kDecodeStride));
+  s.mask = carver.take<uint8_t>(std::max(t.tile_keys, kDecodeStride));
   s.apart = carver.take<uint8_t>(t.tile_keys);
   s.saved = carver.take<T>(t.decode_rows, t.ld_v);
   return s;

@@ -13,18 +13,20 @@
 
 namespace fa4::cpu {
 
-/// A part of the work that one worker does at a stretch, for one sequence and one head of k.
+/// A part of the work that one worker does at a stretch, for one sequence and one head of k, or for
+/// decode some heads of k.
 struct Task {
   int64_t sequence = 0;
   int64_t cost = 0;  ///< About proportional to its time.
   int32_t head_k = 0;
-  int32_t first_head = 0;  ///< Query heads [first_head, first_head + heads) of head_k's group.
+  int32_t first_head = 0;  ///< Query heads [first_head, first_head + heads) of head_k's group, or
+                           ///< of those of head_k and the heads after it.
   int32_t heads = 0;
   bool decode = false;
-  int32_t chunks = 0;  ///< Decode, first of several chunks: their number.
+  int32_t chunks = 0;  ///< First of several chunks of keys: their number.
   core::Range rows;    ///< Query rows of each head.
-  core::Range keys;    ///< Decode: the chunk of keys.
-  int64_t slot = -1;   ///< Decode: where the first row's partial result goes; -1: straight to out.
+  core::Range keys;    ///< A chunk of keys; empty = all that the rows see.
+  int64_t slot = -1;   ///< Where the first row's partial result goes; -1: straight to out.
 };
 
 /// Row-independent sizes. Everything that can change a result's bits (tile_keys, what counts as
@@ -35,11 +37,19 @@ struct ForwardTiling {
   int64_t task_rows = 0;    ///< Rows (of all its heads) that a task is meant to have.
   int64_t ld_v = 0;         ///< d_v rounded up to whole panels.
   int64_t decode_rows = 0;  ///< Sequences with no more rows a head of k take the decode path.
+  int64_t split_rows = 0;   ///< With no more rows a head of k the keys are split into chunks.
+  int64_t decode_heads = 1;  ///< The most heads of k that share a decode task.
+
+  /// Keys of a chunk: more for more rows, so that partial results stay small beside the keys.
+  int64_t chunk_keys(int64_t rows) const;
 };
 
 constexpr int64_t kDecodeRows = 8;     ///< More rows a head of k than this pay for packing.
-constexpr int64_t kDecodeChunk = 512;  ///< Keys of each part that a cache is cut into for decode.
-constexpr int64_t kDecodeBlock = 128;  ///< Keys that a decode task scores at a time.
+constexpr int64_t kDecodeBlock = 120;  ///< Keys that a decode task scores at a time: kernels take 3
+                                       ///< or 4 of them together.
+constexpr int64_t kDecodeStride = 128;  ///< From a row of its scores to the next.
+constexpr int64_t kDecodePiece = 12;    ///< Keys after which it turns to its next head of k.
+constexpr int64_t kDecodeChunk = 480;   ///< Keys of a chunk, for each kDecodeRows rows.
 
 template <class T>
 ForwardTiling make_forward_tiling(const Kernels<T>& kernels, const core::Problem& problem,

@@ -10,14 +10,18 @@ namespace {
 /// Appends tasks to a list in the workspace.
 class Scheduler {
  public:
-  Scheduler(const core::Problem& problem, const ForwardTiling& tiling, Task* tasks)
-      : problem_(problem), tiling_(tiling), tasks_(tasks) {}
+  Scheduler(const core::Problem& problem, const AttentionTensors& tensors,
+            const ForwardTiling& tiling, Task* tasks)
+      : problem_(problem),
+        tiling_(tiling),
+        tasks_(tasks),
+        heads_are_neighbours_(head_stride(tensors.k) < row_stride(tensors.k)) {}
 
   void add(const core::Sequence& sequence) {
     const int64_t rows = sequence.q.used.size();
     if (rows == 0) return;
-    if (rows * problem_.group <= tiling_.decode_rows) {
-      add_decode(sequence);
+    if (rows * problem_.group <= tiling_.split_rows) {
+      add_chunks(sequence);
     } else {
       add_tiles(sequence);
     }
@@ -25,23 +29,37 @@ class Scheduler {
   int64_t count() const { return count_; }
 
  private:
-  void add_decode(const core::Sequence& s) {
-    const core::Range rows = s.q.used;
-    const core::Range keys = s.keys_of_rows(rows);
+  static int64_t row_stride(const Tensor& k) { return k.strides[k.rank - 3]; }
+  static int64_t head_stride(const Tensor& k) { return k.strides[k.rank - 2]; }
+
+  /// Heads of k of a decode task. Where heads are neighbours in memory it reads them in turns, as
+  /// they lie, which the processor's own prefetching likes best.
+  int64_t heads_together(int64_t rows) const {
+    if (rows > tiling_.decode_rows || !heads_are_neighbours_) return 1;
+    return std::min({tiling_.decode_rows / rows, tiling_.decode_heads, problem_.heads_k});
+  }
+
+  /// Few rows: all heads of a group together, and keys in chunks.
+  void add_chunks(const core::Sequence& s) {
+    const int64_t rows = s.q.used.size() * problem_.group;
+    const int64_t size = tiling_.chunk_keys(rows);
+    const core::Range keys = s.keys_of_rows(s.q.used);
     // The grid of chunks begins at the first used key, wherever a window begins.
-    const auto boundary = [&](int64_t i) { return s.k.used.begin + i * kDecodeChunk; };
-    const int64_t first = keys.empty() ? 0 : (keys.begin - s.k.used.begin) / kDecodeChunk;
-    const int64_t last = keys.empty() ? 1 : ceil_div(keys.end - s.k.used.begin, kDecodeChunk);
+    const auto boundary = [&](int64_t i) { return s.k.used.begin + i * size; };
+    const int64_t first = keys.empty() ? 0 : (keys.begin - s.k.used.begin) / size;
+    const int64_t last = keys.empty() ? 1 : ceil_div(keys.end - s.k.used.begin, size);
     const bool split = last - first > 1;
-    for (int64_t head_k = 0; head_k < problem_.heads_k; ++head_k) {
+    const int64_t together = heads_together(rows);
+    for (int64_t head_k = 0; head_k < problem_.heads_k; head_k += together) {
+      const int64_t heads_k = std::min(together, problem_.heads_k - head_k);
       for (int64_t i = first; i < last; ++i) {
-        Task task = make(s, head_k, 0, problem_.group, rows);
-        task.decode = true;
+        Task task = make(s, head_k, 0, heads_k * problem_.group, s.q.used);
+        task.decode = rows <= tiling_.decode_rows;
         task.keys = core::intersect(keys, {boundary(i), boundary(i + 1)});
         task.slot = split ? slots_ : -1;
         task.chunks = split && i == first ? static_cast<int32_t>(last - first) : 0;
-        if (split) slots_ += rows.size() * problem_.group;
-        task.cost = task.keys.size() * 2 + 64;
+        if (split) slots_ += rows * heads_k;
+        task.cost = heads_k * (rows + 8) * task.keys.size() + 64;
         push(task);
       }
     }
@@ -91,6 +109,7 @@ class Scheduler {
   const core::Problem& problem_;
   const ForwardTiling& tiling_;
   Task* tasks_;
+  const bool heads_are_neighbours_;
   int64_t count_ = 0;
   int64_t slots_ = 0;
 };
@@ -99,13 +118,13 @@ class Scheduler {
 
 int64_t schedule_forward(const core::Problem& problem, const AttentionTensors& tensors,
                          const ForwardTiling& tiling, Task* tasks) {
-  Scheduler scheduler(problem, tiling, tasks);
+  Scheduler scheduler(problem, tensors, tiling, tasks);
   for (int64_t b = 0; b < problem.batch; ++b) {
     scheduler.add(core::sequence_of(problem, tensors, b));
   }
   const int64_t count = scheduler.count();
   // Where costs are equal, tasks of one head stay neighbours, since they share keys in the cache;
-  // for decode, heads of one chunk, since their keys share pages of memory.
+  // for chunks, heads of one, since their keys share pages of memory.
   const auto order = [](const Task& task) {
     return std::tuple(-task.cost, task.sequence, task.keys.begin, task.head_k, task.first_head,
                       task.rows.begin);

@@ -23,19 +23,23 @@ class TileTask {
         positions_(task.rows.size()),
         rows_(positions_ * task.heads) {}
 
-  void run() {
+  void run(const Partials<T>& partials) {
     begin();
-    const core::Range keys = sequence_.keys_of_rows(task_.rows);
+    core::Range keys = sequence_.keys_of_rows(task_.rows);
     const int64_t step = x_.tiling.tile_keys;
-    const int64_t origin =
-        sequence_.k.used.begin;  // of the grid of tiles, wherever a window begins
+    int64_t origin = sequence_.k.used.begin;  // of the grid of tiles, wherever a window begins
+    if (task_.slot >= 0) {
+      keys = task_.keys;
+      const int64_t chunk = x_.tiling.chunk_keys(rows_);
+      origin += (keys.begin - origin) / chunk * chunk;
+    }
     if (!keys.empty()) {
       for (int64_t key = origin + (keys.begin - origin) / step * step; key < keys.end;
            key += step) {
         run_tile({key, std::min(key + step, keys.end)});
       }
     }
-    end();
+    end(partials);
   }
 
  private:
@@ -56,7 +60,13 @@ class TileTask {
     std::fill_n(s_.out, rows_ * ld_v_, T{0});
   }
 
-  void end() {
+  void end(const Partials<T>& partials) {
+    if (task_.slot >= 0) {
+      std::copy_n(s_.max, rows_, partials.max + task_.slot);
+      std::copy_n(s_.sum, rows_, partials.sum + task_.slot);
+      std::copy_n(s_.out, rows_ * ld_v_, partials.out + task_.slot * ld_v_);
+      return;
+    }
     for (int64_t h = 0; h < task_.heads; ++h) {
       const int64_t row = h * positions_;
       finish_rows<T>(x_, sequence_, head_of(row), task_.rows,
@@ -206,14 +216,14 @@ class TileTask {
 }  // namespace
 
 template <class T>
-void run_tile_task(const ForwardContext<T>& context, const Task& task,
+void run_tile_task(const ForwardContext<T>& context, const Task& task, const Partials<T>& partials,
                    const ForwardScratch<T>& scratch) {
-  TileTask<T>(context, task, scratch).run();
+  TileTask<T>(context, task, scratch).run(partials);
 }
 
-template void run_tile_task(const ForwardContext<float>&, const Task&,
+template void run_tile_task(const ForwardContext<float>&, const Task&, const Partials<float>&,
                             const ForwardScratch<float>&);
-template void run_tile_task(const ForwardContext<double>&, const Task&,
+template void run_tile_task(const ForwardContext<double>&, const Task&, const Partials<double>&,
                             const ForwardScratch<double>&);
 
 }  // namespace fa4::cpu

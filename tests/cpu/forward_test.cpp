@@ -103,6 +103,64 @@ TEST(CpuForward, LongCachesAreSplit) {
   }
 }
 
+/// Right, and the same bits from any number of threads.
+void expect_split_right(Case& c) {
+  c.options.threads = 1;
+  expect_forward_right(c);
+  const auto out = c.out.bytes(), lse = c.lse.bytes();
+  for (const int threads : {2, 16}) {
+    c.options.threads = threads;
+    c.forward().check();
+    EXPECT_EQ(c.out.bytes(), out) << threads;
+    EXPECT_EQ(c.lse.bytes(), lse) << threads;
+  }
+}
+
+// More rows than decode takes, few enough to be split over the keys: tiles with partial results.
+TEST(CpuForward, ChunksOfTiles) {
+  for (const int64_t s_q : {2, 3, 13}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      Case c = ref64(
+          {.batch = 2, .s_q = s_q, .s_k = 2500, .heads_q = 14, .heads_k = 2, .d = 20, .d_v = 12},
+          dtype);
+      c.options.causal = Causal::kBottomRight;
+      expect_split_right(c);
+      c.options.window = {900, 0};
+      c.seqused_k = indices({2500, 7});
+      c.start_k = indices({100, 0});
+      expect_split_right(c);
+    }
+  }
+  Random random(5);
+  Case packed = ref64({.heads_q = 10,
+                       .heads_k = 1,
+                       .d = 16,
+                       .lengths_q = {9, 1, 4, 0, 30},
+                       .lengths_k = {2900, 1500, 700, 300, 40}});
+  packed.sink = HostTensor(DType::kFloat32, {10}).fill_normal(random);
+  packed.mask = HostTensor(DType::kBool, {1, 1, 1, 2900}).fill_with([&](const Index&) {
+    return random() % 3 == 0 ? 0.0 : 1.0;
+  });
+  packed.options.dropout_p = 0.25;
+  expect_split_right(packed);
+}
+
+// Heads of k that are neighbours in memory share a decode task where there are enough tasks.
+TEST(CpuForward, HeadsThatShareADecodeTask) {
+  for (const auto& [heads_q, heads_k] : {std::pair{8, 8}, {5, 5}, {9, 3}, {12, 6}}) {
+    for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kFloat64}) {
+      Random random(6);
+      Case c =
+          ref64({.batch = 2, .s_k = 2500, .heads_q = heads_q, .heads_k = heads_k, .d = 20}, dtype);
+      expect_split_right(c);
+      c.mask = HostTensor(DType::kBool, {2, heads_q, 1, 2500}).fill_with([&](const Index&) {
+        return random() % 3 == 0 ? 0.0 : 1.0;
+      });
+      expect_split_right(c);
+    }
+  }
+}
+
 TEST(CpuForward, BiasMaskAlibiSoftcapSink) {
   for (const int64_t s_q : {2, 60}) {
     Random random(3);

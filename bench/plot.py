@@ -5,7 +5,8 @@
     python3 bench/plot.py bench.json -o docs/images
 
 writes prefill-tN.png for each thread count (a row of panels for the forward, one for the backward)
-and decode.png. Needs matplotlib.
+and decode.png; of `fa4 bench --gpu` gpu-D.png for each head dim, a panel without and one with the
+causal mask. Needs matplotlib.
 """
 import argparse
 import json
@@ -157,6 +158,76 @@ def draw_decode(data, folder):
     return save(figure, folder / "decode.png")
 
 
+GPU_NAMES = {"fa4": "fa4", "cudnn": "cuDNN", "fa2": "FlashAttention-2", "fa3": "FlashAttention-3",
+             "fa4-py": "FlashAttention-4 (Python)", "flex": "FlexAttention"}
+GPU_COLORS = {"fa4": FA4, "cudnn": "#8fae7c", "fa2": "#b9bec7", "fa3": "#7d8aa0", "fa4-py": "#c9a86a",
+              "flex": "#d9c7d0"}
+
+
+def draw_gpu_panel(axes, cells, providers, top):
+    """A group of bars for each length, a line where the card's own product ran."""
+    width = 0.84 / len(providers)
+    for index, name in enumerate(providers):
+        values = [c["turns"][name]["tflops"] if name in c["turns"] else None for c in cells]
+        xs = [place - 0.42 + width * (index + 0.5) for place in range(len(cells))]
+        axes.bar(xs, [value or 0 for value in values], width * 0.94, color=GPU_COLORS[name], zorder=2)
+        label_gpu_bars(axes, xs, values, FA4 if name == "fa4" else QUIET, name == "fa4")
+    roofs = [c["turns"]["gemm"]["tflops"] if "gemm" in c["turns"] else None for c in cells]
+    for place, roof in enumerate(roofs):
+        if roof is not None:
+            axes.plot([place - 0.46, place + 0.46], [roof, roof], color=ROOF, linewidth=1.1,
+                      linestyle=(0, (5, 3)), zorder=3)
+    axes.set_xlim(-0.62, len(cells) - 0.38)
+    axes.set_ylim(0, top)
+    axes.set_xticks(range(len(cells)), [length_text(c["seqlen"]) for c in cells])
+    axes.tick_params(length=0)
+    axes.set_xlabel("sequence length")
+
+
+def label_gpu_bars(axes, positions, values, color, bold):
+    for x, value in zip(positions, values):
+        if value is not None:
+            axes.annotate(short(value), (x, value), xytext=(0, 2.5), textcoords="offset points",
+                          ha="center", va="bottom", fontsize=7.5, color=color,
+                          fontweight="bold" if bold else None)
+
+
+def length_text(seqlen):
+    return f"{seqlen // 1024}k" if seqlen >= 1024 else str(seqlen)
+
+
+def draw_gpu(data, shape, folder):
+    dim_qk, dim_v, heads_q, heads_k = shape
+    cells = [c for c in data["cells"]
+             if (c["dim_qk"], c["dim_v"], c["heads_q"], c["heads_k"]) == shape and c["turns"]]
+    if not cells:
+        return None
+    providers = [p for p in data["providers"] if p != "gemm" and any(p in c["turns"] for c in cells)]
+    height = 3.9
+    figure, grid = plt.subplots(1, 2, figsize=(13, height), squeeze=False)
+    top = 1.12 * max(t["tflops"] for c in cells for t in c["turns"].values())
+    for axes, causal in zip(grid[0], (False, True)):
+        draw_gpu_panel(axes, [c for c in cells if c["causal"] == causal], providers, top)
+        axes.set_title("Causal" if causal else "Full", fontsize=11, loc="left", fontweight="bold", pad=8)
+    grid[0][0].set_ylabel("TFLOP/s")
+    dims = str(dim_qk) if dim_qk == dim_v else f"({dim_qk}, {dim_v})"
+    heads = f"{heads_q} heads" if heads_q == heads_k else f"{heads_q} query heads, {heads_k} key heads"
+    figure.text(0.012, 1 - 0.12 / height, f"Attention forward, head dim {dims}", fontsize=15,
+                fontweight="bold", va="top")
+    figure.text(0.012, 1 - 0.44 / height,
+                f"{data['device']}, bf16, 32k tokens, {heads}; {data['seconds']:g} s turns under load, "
+                "median. Dashed: a cuBLAS product of 8192³", fontsize=10, color=QUIET, va="top")
+    handles = [plt.Rectangle((0, 0), 1, 1, color=GPU_COLORS[name]) for name in providers]
+    figure.legend(handles, [GPU_NAMES[name] for name in providers], loc="upper right",
+                  bbox_to_anchor=(0.99, 1 - 0.06 / height), ncol=len(providers), frameon=False,
+                  fontsize=10, handlelength=1, handleheight=1, columnspacing=1.4)
+    figure.subplots_adjust(left=0.05, right=0.992, top=1 - 1.05 / height, bottom=0.62 / height,
+                           wspace=0.09)
+    group = "" if heads_q == heads_k else f"-g{heads_q // heads_k}"
+    name = f"gpu-d{dim_qk}" + ("" if dim_qk == dim_v else f"x{dim_v}") + group
+    return save(figure, folder / f"{name}.png")
+
+
 def save(figure, path):
     figure.savefig(path, dpi=160, facecolor="white")
     plt.close(figure)
@@ -172,9 +243,14 @@ def main():
     arguments = parser.parse_args()
     data = json.loads(arguments.json.read_text())
     arguments.out.mkdir(parents=True, exist_ok=True)
-    counts = list(dict.fromkeys(c["threads"] for c in data["cells"]))
-    pictures = [draw_prefill(data, threads, arguments.out) for threads in counts]
-    pictures.append(draw_decode(data, arguments.out))
+    if data.get("kind") == "gpu":
+        shapes = dict.fromkeys((c["dim_qk"], c["dim_v"], c["heads_q"], c["heads_k"])
+                               for c in data["cells"])
+        pictures = [draw_gpu(data, shape, arguments.out) for shape in shapes]
+    else:
+        counts = list(dict.fromkeys(c["threads"] for c in data["cells"]))
+        pictures = [draw_prefill(data, threads, arguments.out) for threads in counts]
+        pictures.append(draw_decode(data, arguments.out))
     for picture in pictures:
         if picture is not None:
             print(f"wrote {picture}")

@@ -3,6 +3,7 @@
 #include <fa4/attention.h>
 #include <fa4/plan.h>
 
+#include "core/recent_plans.h"
 #include "core/workspace_pool.h"
 #include "gpu/workspace.h"
 
@@ -12,10 +13,12 @@ namespace {
 /// Makes the plan of `problem`, borrows its workspace and calls `run(plan, workspace)`.
 template <class Run>
 Status plan_and_run(const AttentionProblem& problem, Device device, Stream stream, const Run& run) {
-  const Result<Plan> plan = Plan::make(problem, device);
+  const bool on_gpu = device.type == DeviceType::kCuda;
+  const Result<Plan> plan =
+      on_gpu ? core::recent_plan(problem, device) : Plan::make(problem, device);
   if (!plan.ok()) return plan.status();
   const size_t bytes = plan->workspace_bytes();
-  if (device.type == DeviceType::kCuda) {
+  if (on_gpu) {
     const auto block = gpu::StreamWorkspace::acquire(device, stream, bytes);
     return block.ok() ? run(*plan, block->workspace()) : block.status();
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "gpu/plan.h"
 
+#include "gpu/checked.h"
 #include "gpu/runtime.h"
 #include "gpu/sm90_forward.h"
 
@@ -14,6 +15,10 @@ class GpuPlan final : public Plan::Impl {
 
   size_t workspace_bytes() const override { return forward_.workspace_bytes(); }
   Status forward(const AttentionTensors& tensors, void* workspace, Stream stream) const override {
+    if (checked_) {
+      Status status = check_lengths(runtime_, problem(), tensors, stream);
+      if (!status.ok()) return status;
+    }
     return forward_.run(problem(), tensors, workspace, stream);
   }
   Status backward(const AttentionTensors&, const AttentionGradients&, void*,
@@ -28,6 +33,7 @@ class GpuPlan final : public Plan::Impl {
  private:
   const Runtime& runtime_;
   sm90::Forward forward_;
+  bool checked_ = checked_mode();
 };
 
 /// The runtime of a device that the kernels can run on.

@@ -52,8 +52,9 @@ enum class WaitKind : uint8_t {
   kWgmma,           ///< value: groups that may stay pending.
   kTensorLoad,
   kTensorStore,
-  kTensorAlloc,  ///< value: columns.
-  kRegisters,    ///< setmaxnreg.
+  kTensorAlloc,    ///< value: columns.
+  kTensorDealloc,  ///< For the other CTA of the pair. value: columns.
+  kRegisters,      ///< setmaxnreg.
   kGridDependency,
 };
 

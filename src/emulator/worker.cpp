@@ -6,6 +6,7 @@
 
 #include "emulator/monitor.h"
 #include "emulator/residency.h"
+#include "emulator/tensor_memory.h"
 
 namespace fa4::emulator {
 namespace {
@@ -67,6 +68,8 @@ std::string describe(const Wait& wait) {
       return "tcgen05.st";
     case WaitKind::kTensorAlloc:
       return value + " free columns of tensor memory";
+    case WaitKind::kTensorDealloc:
+      return "the other CTA of the pair to deallocate " + value + " columns";
     case WaitKind::kRegisters:
       return "free registers";
     case WaitKind::kGridDependency:
@@ -241,6 +244,7 @@ void Worker::finish(Warp& warp) {
   --cta.live_warps;
   --cluster.live_warps;
   barrier_lost_lanes(cta);
+  if (cta.live_warps == 0) check_tensor_exit(cta);
   if (cluster.live_warps == 0) retire();
 }
 

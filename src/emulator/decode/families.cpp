@@ -10,8 +10,9 @@ using Table = std::unordered_map<std::string_view, DecodeFunction>;
 
 Table make_table() {
   Table table;
-  for (const auto family : {arithmetic_opcodes(), move_opcodes(), memory_opcodes(),
-                            control_opcodes(), sync_opcodes(), copy_opcodes(), matrix_opcodes()}) {
+  for (const auto family :
+       {arithmetic_opcodes(), move_opcodes(), memory_opcodes(), control_opcodes(), sync_opcodes(),
+        copy_opcodes(), matrix_opcodes(), tensor_opcodes()}) {
     for (const OpcodeEntry& entry : family) table.emplace(entry.name, entry.decode);
   }
   return table;

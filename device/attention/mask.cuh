@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Masks that are bands: row i sees keys [i + diagonal - left, i + diagonal + right], cut to
-// [0, keys). Causal is right = 0.
+// Masks that are bands: row i sees keys [i + diagonal - left, i + diagonal + right], cut to the
+// keys that count. Causal is right = 0.
 #pragma once
 
 #include "ptx/types.cuh"
@@ -12,17 +12,23 @@ struct KeyRange {
   i32 end;
 };
 
-/// The band as a kernel knows it; an absent side costs nothing.
-template <bool kLeft, bool kRight>
+/// The band as a kernel knows it; an absent side costs nothing. kStart: the keys that count may
+/// begin after key 0.
+template <bool kLeft, bool kRight, bool kStart>
 struct Band {
-  i32 keys;
+  static constexpr bool kBegins = kLeft || kStart;
+
+  KeyRange keys;  ///< Keys that count.
   i32 diagonal;
   i32 left;
   i32 right;
 
-  __device__ i32 begin_of(i32 row) const { return kLeft ? max_of(0, row + diagonal - left) : 0; }
+  __device__ i32 begin_of(i32 row) const {
+    const i32 first = kStart ? keys.begin : 0;
+    return kLeft ? max_of(first, row + diagonal - left) : first;
+  }
   __device__ i32 end_of(i32 row) const {
-    return kRight ? min_of(keys, row + diagonal + right + 1) : keys;
+    return kRight ? min_of(keys.end, row + diagonal + right + 1) : keys.end;
   }
   /// Keys that some row of [first, last] sees; may be empty.
   __device__ KeyRange seen_by_any(i32 first, i32 last) const {
@@ -35,21 +41,22 @@ struct Band {
 };
 
 /// Puts `hidden` where a row may not see a key. `scores` is a 64 x N product's registers; the
-/// thread's rows are `row` and row + 8, its first column is key `key`.
+/// thread's two rows stand at `rows` of their sequence, its first column at `key`.
 template <int kCount, class BandType>
-__device__ inline void apply_band(float (&scores)[kCount], const BandType& band, i32 row, i32 key,
-                                  float hidden) {
+__device__ inline void apply_band(float (&scores)[kCount], const BandType& band,
+                                  const i32 (&rows)[2], i32 key, float hidden) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const i32 begin = band.begin_of(row + 8 * half) - key;
-    const i32 end = band.end_of(row + 8 * half) - key;
+    const i32 begin = band.begin_of(rows[half]) - key;
+    const i32 end = band.end_of(rows[half]) - key;
 #pragma unroll
     for (int block = 0; block < kCount / 4; ++block) {
 #pragma unroll
       for (int odd = 0; odd < 2; ++odd) {
         const int column = 8 * block + odd;
         float& score = scores[4 * block + 2 * half + odd];
-        score = column >= begin && column < end ? score : hidden;
+        const bool seen = (!BandType::kBegins || column >= begin) && column < end;
+        score = seen ? score : hidden;
       }
     }
   }

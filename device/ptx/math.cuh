@@ -90,6 +90,14 @@ __device__ inline u32 pack(Fp16, float low, float high) {
   return y;
 }
 
+// 9.7.9.21 cvt.f32.f16; a bfloat16 is the upper half of a float
+__device__ inline float unpack(Fp16, u16 x) {
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+  return y;
+}
+__device__ inline float unpack(Bf16, u16 x) { return __uint_as_float(static_cast<u32>(x) << 16); }
+
 // 9.7.14.5.15 ldmatrix.x4: four 8x8 matrices; lane i gives the address of row i % 8 of matrix i / 8
 __device__ inline void load_matrix_x4(const void* row, u32* a) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

@@ -21,14 +21,22 @@ __device__ inline void tma_load_4d(void* shared, const TensorMap* map, u64* barr
       "l"(map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
       : "memory");
 }
+__device__ inline void tma_load_5d(void* shared, const TensorMap* map, u64* barrier, i32 c0, i32 c1,
+                                   i32 c2, i32 c3, i32 c4) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(shared_address(shared)),
+      "l"(map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
+      : "memory");
+}
 
 // 9.7.9.27.1.2 cp.async.bulk.tensor: shared to global, in the thread's current bulk group
-__device__ inline void tma_store_4d(const TensorMap* map, const void* shared, i32 c0, i32 c1,
-                                    i32 c2, i32 c3) {
+__device__ inline void tma_store_5d(const TensorMap* map, const void* shared, i32 c0, i32 c1,
+                                    i32 c2, i32 c3, i32 c4) {
   asm volatile(
-      "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::
-          "l"(map),
-      "r"(shared_address(shared)), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+      "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group "
+      "[%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(map),
+      "r"(shared_address(shared)), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
       : "memory");
 }
 

@@ -12,6 +12,11 @@ using u64 = unsigned long long;
 using i32 = int;
 using i64 = long long;
 
+/// Sixteen bytes, moved by one instruction.
+struct alignas(16) u64x2 {
+  u64 low, high;
+};
+
 /// Element types as tags: tensors of them are seen as u16, pairs in a register as u32.
 struct Bf16 {};
 struct Fp16 {};

@@ -36,9 +36,13 @@ struct RingBarriers {
   /// Producer: waits for a free stage (the first time around there is nothing to wait for) and
   /// announces what will be copied into it.
   __device__ u64* acquire(const RingCursor<kStages>& at, u32 bytes) {
-    ptx::mbarrier_wait(&empty[at.stage], at.parity ^ 1);
-    ptx::mbarrier_arrive_expect(&full[at.stage], bytes);
+    acquire(at, &full[at.stage], bytes);
     return &full[at.stage];
+  }
+  /// The same when the copies complete on another barrier than the stage's own.
+  __device__ void acquire(const RingCursor<kStages>& at, u64* landed, u32 bytes) {
+    ptx::mbarrier_wait(&empty[at.stage], at.parity ^ 1);
+    ptx::mbarrier_arrive_expect(landed, bytes);
   }
   /// Consumer: waits for the stage's data.
   __device__ void wait(const RingCursor<kStages>& at) {
@@ -58,15 +62,16 @@ struct RingBarriers {
   }
 };
 
-/// Which tile comes next, from one thread to all that follow it. Two slots, so that
-/// the producer is a tile ahead.
-struct TileQueue {
+/// Items from one thread to all that follow it, each in the order they were put. Two slots, so that
+/// the producer is one ahead. An item stays where it is until everyone has let go of it.
+template <class Item>
+struct Queue {
   static constexpr int kSlots = 2;
   using Cursor = RingCursor<kSlots>;
 
   u64 full[kSlots];
   u64 empty[kSlots];
-  i32 index[kSlots];
+  Item items[kSlots];
 
   __device__ void init(int takers) {
     for (int i = 0; i < kSlots; ++i) {
@@ -74,29 +79,19 @@ struct TileQueue {
       ptx::mbarrier_init(&empty[i], takers);
     }
   }
-  __device__ void put(Cursor& at, i32 tile) {
+  __device__ void put(Cursor& at, const Item& item) {
     ptx::mbarrier_wait(&empty[at.stage], at.parity ^ 1);
-    *const_cast<volatile i32*>(&index[at.stage]) = tile;
+    items[at.stage] = item;
     ptx::mbarrier_arrive(&full[at.stage]);
     at.advance();
   }
-  /// For a warp that takes as a whole.
-  __device__ i32 take_warp(Cursor& at, int lane) {
+  /// Waits for the next item.
+  __device__ const Item& get(const Cursor& at) {
     ptx::mbarrier_wait(&full[at.stage], at.parity);
-    const i32 tile = *const_cast<volatile i32*>(&index[at.stage]);
-    __syncwarp();
-    if (lane == 0) ptx::mbarrier_arrive(&empty[at.stage]);
-    at.advance();
-    return tile;
+    return items[at.stage];
   }
-  /// For a thread that takes alone.
-  __device__ i32 take(Cursor& at) {
-    ptx::mbarrier_wait(&full[at.stage], at.parity);
-    const i32 tile = *const_cast<volatile i32*>(&index[at.stage]);
-    ptx::mbarrier_arrive(&empty[at.stage]);
-    at.advance();
-    return tile;
-  }
+  /// One thread a taker: lets go of the item.
+  __device__ void release(const Cursor& at) { ptx::mbarrier_arrive(&empty[at.stage]); }
 };
 
 }  // namespace fa4

@@ -12,119 +12,185 @@
 namespace fa4::gpu::sm90 {
 namespace {
 
-constexpr int kRowsPerWarpgroup = 64;
-constexpr int kWarpgroupThreads = 128;
 constexpr int kPanelCols = 64;
-constexpr int64_t kMaxRows = int64_t{1} << 29;  ///< Sums of lengths stay far from 32 bits.
+constexpr int kLengthsThreads = 1024;
 
-/// Measured on an H200: docs/notes/sm90_forward.md.
-constexpr ForwardTile kTiles[] = {
-    // d_qk, d_v, keys of bands, tile of keys, warpgroups, stages, own output, order
-    {64, 64, 768, 64, 3, 5, true, Order::kNone},
-    {64, 64, 0, 128, 3, 3, true, Order::kNone},
-    {96, 96, 0, 112, 3, 2, false, Order::kProducts},
-    {128, 128, 2048, 64, 3, 3, true, Order::kProducts},
-    {128, 128, 0, 80, 3, 3, true, Order::kProducts},
-    {192, 128, 0, 128, 2, 2, false, Order::kProducts},
-    {192, 192, 0, 96, 2, 2, false, Order::kProducts},
-    {256, 256, 0, 80, 2, 2, false, Order::kProducts},
-};
-
-/// The kernel's ScheduleParams and ForwardParams, field by field.
+// The kernels' parameters, field by field.
 struct ScheduleParams {
   int32_t tiles, positions, heads, heads_total, section, section_tiles;
 };
+struct TileList {
+  const void *count, *tiles, *sequences;
+};
+struct ScoreTensor {
+  const void* data;
+  int64_t batch, head, row, key;
+};
+struct ScoreParams {
+  ScoreTensor bias, mask;
+  const void* slopes;
+  int64_t slope_batch, slope_head;
+  float scale, cap, to_cap;
+  int32_t first_key;
+};
 struct ForwardParams {
-  TensorMap q, k, v, o;
+  TensorMap q, o, k, v;
+  void* out;
+  int64_t out_batch, out_row, out_head;
   void* lse;
   int64_t lse_batch, lse_head, lse_row;
-  int32_t rows_q, rows_k, group, diagonal, left, right;
-  float scale, hidden;
+  const void* sink;
+  int64_t sink_head;
   void* counter;
+  TileList list;
+  ScoreParams score;
   ScheduleParams schedule;
+  int32_t sink_type, rows_q, rows_k, group, diagonal, top_left, left, right;
+  int32_t pack_heads, pack_rows, pack_inverse, dim_v, q_batched, k_batched;
+  float scale, hidden;
 };
-static_assert(sizeof(ForwardParams) == 640);  // as the kernel's
+static_assert(sizeof(ForwardParams) == kForwardParamsBytes);
 
-int round_up(int64_t x, int to) { return static_cast<int>((x + to - 1) / to * to); }
-int ceil_div(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
+struct IndexTensor {
+  const void* data;
+  int64_t stride, wide;
+};
+struct SideLengths {
+  IndexTensor cu_seqlens, used, start;
+  int64_t rows;
+};
+struct LengthsParams {
+  SideLengths q, k;
+  int32_t batch, tile_rows, tile_keys, top_left, left, right;
+  void *counter, *count, *tiles, *sequences;
+};
+static_assert(sizeof(LengthsParams) == kLengthsParamsBytes);
 
-ForwardConfig make_config(const ForwardTile& tile, DType dtype, int dim_qk, int dim_v, bool left,
-                          bool right) {
-  ForwardConfig c;
-  c.dtype = dtype;
-  c.dim_qk = round_up(dim_qk, 16);
-  c.dim_v = round_up(dim_v, 16);
-  c.tile_keys = tile.tile_keys;
-  c.warpgroups = tile.warpgroups;
-  c.stages = tile.stages;
-  // 65536 registers: 512 threads get 128 each at launch, 384 get 168. See Shapes in the kernel.
-  c.consumer_registers = tile.warpgroups == 3 ? 160 : 232;
-  c.producer_registers = tile.warpgroups == 3 ? 32 : 40;
-  c.left = left;
-  c.right = right;
-  c.own_output = tile.own_output;
-  c.order = tile.order;
-  c.dynamic = left || right;  // tiles of queries then differ in length
-  return c;
+/// Where things lie in a workspace.
+struct WorkspaceLayout {
+  static constexpr size_t kCounter = 0;
+  static constexpr size_t kCount = 4;
+  static constexpr size_t kSequences = 64;
+  static constexpr size_t kSequenceBytes = 32;
+  static constexpr size_t kTileBytes = 8;
+  size_t tiles = 64;
+  size_t bytes = 64;
+};
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// Rows of q that a CTA's tile holds of each of its heads.
+int tile_rows(const ForwardConfig& config, const core::Problem& problem) {
+  return config.warpgroups * pack_rows(config, problem.group);
 }
 
-const ForwardTile& tile_for(int64_t dim_qk, int64_t dim_v, bool band, int64_t keys) {
-  return *std::find_if(std::begin(kTiles), std::end(kTiles), [&](const ForwardTile& tile) {
-    return dim_qk <= tile.max_dim_qk && dim_v <= tile.max_dim_v &&
-           (tile.max_band_keys == 0 || (band && keys <= tile.max_band_keys));
-  });
+/// At most how many tiles of queries a head has, over all sequences.
+int64_t most_tiles(const ForwardConfig& config, const core::Problem& problem) {
+  const int rows = tile_rows(config, problem);
+  return problem.packed_q ? problem.rows_q / rows + problem.batch + 1
+                          : problem.batch * ceil_div(problem.rows_q, rows);
 }
 
-/// The rows and keys of the problem's one sequence shape, and how they see each other.
-core::Sequence geometry(const core::Problem& problem) {
-  return core::sequence_of(problem, AttentionTensors{}, 0);
+WorkspaceLayout layout_of(const ForwardConfig& config, const core::Problem& problem) {
+  WorkspaceLayout layout;
+  if (!config.varlen) return layout;
+  layout.tiles = WorkspaceLayout::kSequences +
+                 static_cast<size_t>(problem.batch + 1) * WorkspaceLayout::kSequenceBytes;
+  layout.bytes =
+      layout.tiles + static_cast<size_t>(most_tiles(config, problem)) * WorkspaceLayout::kTileBytes;
+  return layout;
 }
 
-/// Keys that some row sees. Only they are given to the kernel: what lies beyond may hold NaN.
-core::Range visible_keys(const core::Problem& problem) {
-  const core::Range keys = geometry(problem).keys_of_rows({0, problem.rows_q});
+/// Keys that some row sees, where all sequences are alike. Only they are given to the kernel: what
+/// lies beyond may hold NaN.
+core::Range visible_keys(const core::Problem& problem, const core::Sequence& sequence) {
+  const core::Range keys = sequence.keys_of_rows({0, problem.rows_q});
   return keys.empty() ? core::Range{0, 0} : keys;
 }
 
-int panel_bytes(int rows, int cols) { return round_up(cols, kPanelCols) * rows * 2; }
-
-const char* text_of(bool x) { return x ? "true" : "false"; }
+/// A [b, s, h, d] or [total, h, d] tensor, as [b, s, h, d].
+Tensor with_batch(const Tensor& t) {
+  if (t.rank == 4) return t;
+  Tensor r = t;
+  r.rank = 4;
+  r.dims = {1, t.dims[0], t.dims[1], t.dims[2]};
+  r.strides = {0, t.strides[0], t.strides[1], t.strides[2]};
+  return r;
+}
 
 /// What the copy engine wants of a tensor, or an error that names it.
 Status check_tensor(const char* name, const Tensor& t) {
   const int64_t step = 16 / size_of(t.dtype);
+  const int last = t.rank - 1;
   if (reinterpret_cast<uintptr_t>(t.data) % 16 != 0) {
     return invalid_argument(std::string(name) +
                             ": data is not aligned; allowed on a GPU: a multiple of 16 bytes");
   }
-  if (t.strides[3] != 1 && t.dims[3] > 1) {
-    return invalid_argument(std::string(name) + ": stride 3 is " + std::to_string(t.strides[3]) +
-                            "; allowed on a GPU: 1");
+  if (t.strides[last] != 1 && t.dims[last] > 1) {
+    return invalid_argument(std::string(name) + ": stride " + std::to_string(last) + " is " +
+                            std::to_string(t.strides[last]) + "; allowed on a GPU: 1");
   }
-  for (int i = 0; i < 3; ++i) {
-    if (t.dims[i] > 1 && (t.strides[i] % step != 0 || t.strides[i] >= (int64_t{1} << 39))) {
+  for (int i = 0; i < last; ++i) {
+    if (t.dims[i] > 1 && (t.strides[i] % step != 0 || t.strides[i] >= (int64_t{1} << 38))) {
       return invalid_argument(std::string(name) + ": stride " + std::to_string(i) + " is " +
                               std::to_string(t.strides[i]) + "; allowed on a GPU: a multiple of " +
-                              std::to_string(step) + " below 2^39");
+                              std::to_string(step) + " below 2^38");
     }
   }
   return {};
 }
 
-/// Rows [first, first + count) of a [b, s, h, d] tensor, in boxes of `box_rows` by 64 columns.
-TensorMapSpec map_spec(const Tensor& t, int64_t first, int64_t count, int box_rows) {
-  const int64_t bytes = size_of(t.dtype);
+/// A bias's or a mask's stride over the keys is counted in 32 bits.
+Status check_score_tensor(const char* name, const Tensor& t) {
+  if (!t.present() || t.dims[3] <= 1) return {};
+  const int64_t most = (int64_t{1} << 31) / size_of(t.dtype);
+  if (t.strides[3] < most) return {};
+  return invalid_argument(std::string(name) + ": stride 3 is " + std::to_string(t.strides[3]) +
+                          "; allowed on a GPU: below " + std::to_string(most));
+}
+
+Status check_tensors(const AttentionTensors& t) {
+  Status status;
+  for (const auto& [name, tensor] : {std::pair{"q", &t.q}, std::pair{"k", &t.k},
+                                     std::pair{"v", &t.v}, std::pair{"out", &t.out}}) {
+    if (status.ok()) status = check_tensor(name, *tensor);
+  }
+  if (status.ok()) status = check_score_tensor("bias", t.bias);
+  if (status.ok()) status = check_score_tensor("mask", t.mask);
+  return status;
+}
+
+/// A dimension of one element may have any stride; the driver wants a multiple of 16.
+uint64_t stride_bytes(const Tensor& t, int i) {
+  return static_cast<uint64_t>(t.dims[i] > 1 ? t.strides[i] * size_of(t.dtype) : 16);
+}
+
+/// Rows [first, first + count) of keys or values, in boxes of `box_rows` by 64 columns.
+TensorMapSpec key_map(const Tensor& t, int64_t first, int64_t count, int box_rows) {
   TensorMapSpec spec;
-  spec.data = static_cast<const std::byte*>(t.data) + first * t.strides[1] * bytes;
+  spec.rank = 4;
+  spec.data = static_cast<const std::byte*>(t.data) + first * t.strides[1] * size_of(t.dtype);
   spec.dtype = t.dtype;
   spec.dims = {static_cast<uint64_t>(t.dims[3]), static_cast<uint64_t>(std::max<int64_t>(count, 1)),
                static_cast<uint64_t>(t.dims[2]), static_cast<uint64_t>(t.dims[0])};
-  // A dimension of one element may have any stride; the driver wants a multiple of 16.
-  const auto stride = [&](int i) {
-    return static_cast<uint64_t>(t.dims[i] > 1 ? t.strides[i] * bytes : 16);
-  };
-  spec.strides = {stride(1), stride(2), stride(0)};
+  spec.strides = {stride_bytes(t, 1), stride_bytes(t, 2), stride_bytes(t, 0)};
   spec.box = {kPanelCols, static_cast<uint32_t>(box_rows), 1, 1};
+  return spec;
+}
+
+/// Queries or outputs, `heads` heads and `rows` positions a box.
+TensorMapSpec query_map(const Tensor& t, int heads, int rows) {
+  TensorMapSpec spec;
+  spec.rank = 5;
+  spec.data = t.data;
+  spec.dtype = t.dtype;
+  spec.dims = {static_cast<uint64_t>(t.dims[3]), static_cast<uint64_t>(heads),
+               static_cast<uint64_t>(t.dims[1]), static_cast<uint64_t>(t.dims[2] / heads),
+               static_cast<uint64_t>(t.dims[0])};
+  const uint64_t head = stride_bytes(t, 2);
+  spec.strides = {heads > 1 ? head : 16, stride_bytes(t, 1), head * static_cast<uint64_t>(heads),
+                  stride_bytes(t, 0)};
+  spec.box = {kPanelCols, static_cast<uint32_t>(heads), static_cast<uint32_t>(rows), 1, 1};
   return spec;
 }
 
@@ -135,12 +201,14 @@ Status fill_maps(const Runtime& runtime, const ForwardConfig& config, const Atte
     TensorMapSpec spec;
   };
   // With no key at all K and V are never read, but a map must describe something.
-  const bool any = !keys.empty();
+  const bool any = !keys.empty() && t.k.dims[0] > 0;
+  const Tensor k = with_batch(any ? t.k : t.q), v = with_batch(any ? t.v : t.q);
+  const int64_t first = any ? keys.begin : 0;
   const Entry entries[] = {
-      {params.q, map_spec(t.q, 0, t.q.dims[1], kRowsPerWarpgroup)},
-      {params.k, map_spec(any ? t.k : t.q, any ? keys.begin : 0, keys.size(), config.tile_keys)},
-      {params.v, map_spec(any ? t.v : t.q, any ? keys.begin : 0, keys.size(), config.tile_keys)},
-      {params.o, map_spec(t.out, 0, t.out.dims[1], kRowsPerWarpgroup)},
+      {params.q, query_map(with_batch(t.q), params.pack_heads, params.pack_rows)},
+      {params.o, query_map(with_batch(t.out), params.pack_heads, params.pack_rows)},
+      {params.k, key_map(k, first, keys.size(), config.tile_keys)},
+      {params.v, key_map(v, first, keys.size(), config.tile_keys)},
   };
   for (const Entry& entry : entries) {
     Status status = runtime.encode(entry.spec, entry.map);
@@ -155,184 +223,196 @@ ScheduleParams schedule(const core::Problem& problem, const ForwardConfig& confi
   ScheduleParams s{};
   const int64_t head_bytes = std::max<int64_t>(1, keys * (problem.dim_qk + problem.dim_v) * 2);
   const int64_t budget = config.dynamic ? int64_t{16} << 20 : int64_t{4} << 20;
-  const int64_t heads = problem.heads_q * problem.batch;
-  s.positions = ceil_div(problem.rows_q, config.warpgroups * kRowsPerWarpgroup);
-  s.heads = static_cast<int32_t>(problem.heads_q);
-  s.heads_total = static_cast<int32_t>(heads);
-  s.section = static_cast<int32_t>(
-      std::min(heads, std::max<int64_t>(1, budget / head_bytes) * problem.group));
+  const int64_t heads = config.packed ? problem.heads_k : problem.heads_q;
+  const int64_t total = heads * problem.batch;
+  s.positions = static_cast<int32_t>(ceil_div(problem.rows_q, tile_rows(config, problem)));
+  s.heads = static_cast<int32_t>(heads);
+  if (config.varlen) return s;
+  s.heads_total = static_cast<int32_t>(total);
+  s.section = static_cast<int32_t>(std::min(
+      total, std::max<int64_t>(1, budget / head_bytes) * (config.packed ? 1 : problem.group)));
   s.section_tiles = s.section * s.positions;
   s.tiles = s.heads_total * s.positions;
   return s;
 }
 
+ScoreTensor score_tensor(const Tensor& t) {
+  if (!t.present()) return {};
+  const auto stride = [&](int i) { return t.dims[i] == 1 ? 0 : t.strides[i] * size_of(t.dtype); };
+  return {t.data, stride(0), stride(1), stride(2), stride(3)};
+}
+
+/// Scale, softcap, ALiBi, bias, mask, sink.
+void set_scores(const ForwardConfig& config, const core::Problem& problem,
+                const AttentionTensors& t, ForwardParams& params) {
+  constexpr float kMost = std::numeric_limits<float>::max();
+  constexpr auto kLog2E = static_cast<float>(std::numbers::log2e);
+  const double softcap = problem.spec.options.softcap;
+  ScoreParams& s = params.score;
+  s.bias = score_tensor(t.bias);
+  s.mask = score_tensor(t.mask);
+  s.scale = static_cast<float>(problem.scale);
+  if (softcap != 0) {
+    s.cap = static_cast<float>(softcap);
+    s.to_cap = static_cast<float>(std::clamp<double>(problem.scale / softcap, -kMost, kMost));
+  }
+  if (t.alibi_slopes.present()) {
+    const int last = t.alibi_slopes.rank - 1;
+    s.slopes = t.alibi_slopes.data;
+    s.slope_batch = last == 1 ? t.alibi_slopes.strides[0] : 0;
+    s.slope_head = t.alibi_slopes.strides[last];
+  }
+  if (t.sink.present()) {
+    params.sink = t.sink.data;
+    params.sink_head = t.sink.strides[0] * size_of(t.sink.dtype);
+    params.sink_type = static_cast<int32_t>(scalar_of(spec_of(t.sink)));
+  }
+  // A scale of 0 would turn a hidden score into NaN; the smallest number does what 0 does.
+  params.scale = config.score.any() ? kLog2E : static_cast<float>(problem.scale) * kLog2E;
+  if (params.scale == 0) params.scale = std::numeric_limits<float>::min();
+  params.hidden = std::copysign(std::numeric_limits<float>::infinity(), -params.scale);
+}
+
+void set_outputs(const core::Problem& problem, const AttentionTensors& t, ForwardParams& params) {
+  const Tensor out = with_batch(t.out);
+  params.out = out.data;
+  params.out_batch = out.strides[0];
+  params.out_row = out.strides[1];
+  params.out_head = out.strides[2];
+  params.dim_v = static_cast<int32_t>(problem.dim_v);
+  params.q_batched = problem.packed_q ? 0 : 1;
+  params.k_batched = problem.packed_k ? 0 : 1;
+  if (!t.lse.present()) return;
+  const int head = problem.packed_q ? 0 : 1;
+  params.lse = t.lse.data;
+  params.lse_batch = problem.packed_q ? 0 : t.lse.strides[0];
+  params.lse_head = t.lse.strides[head];
+  params.lse_row = t.lse.strides[head + 1];
+}
+
+IndexTensor index_tensor(const Tensor& t) {
+  return {t.present() ? t.data : nullptr, t.strides[0], t.dtype == DType::kInt64 ? 1 : 0};
+}
+
+/// How far a window reaches; further than all rows together is the same as without end.
+int32_t reach(const std::optional<int64_t>& limit, const core::Problem& problem) {
+  const int64_t unlimited = problem.rows_q + problem.rows_k;
+  return static_cast<int32_t>(std::min(limit.value_or(unlimited), unlimited));
+}
+
+void set_band(const core::Problem& problem, ForwardParams& params) {
+  const AttentionOptions& options = problem.spec.options;
+  params.left = reach(options.window.left, problem);
+  params.right = reach(options.window.right, problem);
+  if (options.causal != Causal::kNone) params.right = std::min(params.right, 0);
+  params.top_left = options.causal == Causal::kTopLeft ? 1 : 0;
+}
+
 }  // namespace
 
-std::span<const ForwardTile> forward_tiles() { return kTiles; }
-
-std::vector<ForwardConfig> all_forward_configs() {
-  std::vector<ForwardConfig> configs;
-  for (const ForwardTile& tile : kTiles) {
-    for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
-      for (const bool right : {false, true}) {
-        for (const bool left : {false, true}) {
-          if (tile.max_band_keys != 0 && !left && !right) continue;
-          configs.push_back(make_config(tile, dtype, tile.max_dim_qk, tile.max_dim_v, left, right));
-        }
-      }
-    }
-  }
-  return configs;
-}
-
-ForwardConfig choose_forward(const core::Problem& problem) {
-  const AttentionOptions& options = problem.spec.options;
-  const bool left = options.window.left.has_value();
-  const bool right = options.causal != Causal::kNone || options.window.right.has_value();
-  const ForwardTile& tile = tile_for(problem.dim_qk, problem.dim_v, left || right, problem.rows_k);
-  return make_config(tile, problem.dtype, static_cast<int>(problem.dim_qk),
-                     static_cast<int>(problem.dim_v), left, right);
-}
-
-std::string unsupported_forward(const core::Problem& problem) {
-  const AttentionProblem& spec = problem.spec;
-  if (spec.pass != Pass::kForward) return "the backward";
-  if (problem.dtype != DType::kBFloat16 && problem.dtype != DType::kFloat16) {
-    return std::string(to_string(problem.dtype)) + " tensors, only bfloat16 and float16";
-  }
-  for (const int64_t dim : {problem.dim_qk, problem.dim_v}) {
-    if (dim % 8 != 0 || dim > 256) {
-      return "head dim " + std::to_string(dim) + ", only multiples of 8 up to 256";
-    }
-  }
-  if (spec.bias.present()) return "bias";
-  if (spec.mask.present()) return "mask";
-  if (spec.alibi_slopes.present()) return "alibi_slopes";
-  if (spec.sink.present()) return "sink";
-  if (spec.options.softcap != 0) return "softcap";
-  if (spec.options.dropout_p != 0) return "dropout";
-  if (problem.packed_q || problem.packed_k) return "packed sequences (cu_seqlens)";
-  if (spec.seqused_q.present() || spec.seqused_k.present()) return "seqused";
-  if (spec.start_q.present() || spec.start_k.present()) return "start_q, start_k";
-  if (problem.rows_q > kMaxRows || problem.rows_k > kMaxRows) {
-    return "sequences longer than " + std::to_string(kMaxRows);
-  }
-  const int64_t tiles = ceil_div(problem.rows_q, kRowsPerWarpgroup);
-  int64_t all = 0;
-  if (__builtin_mul_overflow(problem.heads_q, problem.batch, &all) ||
-      __builtin_mul_overflow(all, std::max<int64_t>(tiles, 1), &all) || all > kMaxRows) {
-    return "more than " + std::to_string(kMaxRows) + " tiles of queries";
-  }
-  return {};
-}
-
-unsigned forward_shared_bytes(const ForwardConfig& c) {
-  const int q = panel_bytes(kRowsPerWarpgroup, c.dim_qk);
-  const int o = panel_bytes(kRowsPerWarpgroup, c.dim_v);
-  const int query = c.warpgroups * (c.own_output ? q + o : std::max(q, o));
-  const int k = c.stages * panel_bytes(c.tile_keys, c.dim_qk);
-  const int v = c.stages * panel_bytes(c.tile_keys, c.dim_v);
-  const int barriers = 8 * (2 * c.warpgroups + 4 * c.stages) + 40;  // and the tile queue
-  return static_cast<unsigned>(round_up(query + k + v + barriers, 1024));
-}
-
-jit::Program forward_program(const ForwardConfig& c) {
-  const auto field = [](const char* name, auto value) {
-    if constexpr (std::is_same_v<decltype(value), bool>) {
-      return "    ." + std::string(name) + " = " + text_of(value) + ",\n";
-    } else {
-      return "    ." + std::string(name) + " = " + std::to_string(value) + ",\n";
-    }
-  };
-  jit::Program program;
-  program.target = "sm_90a";
-  program.source =
-      "#include \"sm90/forward.cuh\"\n"
-      "using namespace fa4;\n"
-      "constexpr sm90::ForwardConfig kConfig = {\n" +
-      field("dim_qk", c.dim_qk) + field("dim_v", c.dim_v) + field("tile_keys", c.tile_keys) +
-      field("warpgroups", c.warpgroups) + field("stages", c.stages) +
-      field("consumer_registers", c.consumer_registers) +
-      field("producer_registers", c.producer_registers) + field("left", c.left) +
-      field("right", c.right) + field("own_output", c.own_output) +
-      field("order", static_cast<int>(c.order)) + field("dynamic", c.dynamic) +
-      field("q_registers", c.q_registers) + field("polynomial_share", c.polynomial_share) +
-      "};\n"
-      "static_assert(sizeof(sm90::Shared<kConfig>) == " +
-      std::to_string(forward_shared_bytes(c)) +
-      ");\n"
-      "extern \"C\" __global__ void __launch_bounds__(sm90::Shapes<kConfig>::kThreads, 1)\n"
-      "    fa4_forward(const __grid_constant__ sm90::ForwardParams params) {\n"
-      "  sm90::forward<" +
-      (c.dtype == DType::kBFloat16 ? "Bf16" : "Fp16") +
-      ", kConfig>(params);\n"
-      "}\n";
-  return program;
-}
-
 Result<Forward> Forward::make(const Runtime& runtime, const core::Problem& problem) {
-  const ForwardConfig config = choose_forward(problem);
-  auto kernel = jit::load_kernel(runtime, forward_program(config), "fa4_forward",
-                                 forward_shared_bytes(config));
+  Forward forward(runtime);
+  forward.config_ = choose_forward(problem);
+  const auto load = [&](const KernelConfig& kernel) {
+    return jit::load_kernel(runtime, kernel.program, kernel.entry, kernel.shared_bytes);
+  };
+  auto kernel = load(forward_kernel(forward.config_));
   if (!kernel.ok()) return kernel.status();
-  return Forward(runtime, config, *std::move(kernel));
+  forward.kernel_ = *std::move(kernel);
+  if (forward.config_.varlen) {
+    auto lengths = load(lengths_kernel());
+    if (!lengths.ok()) return lengths.status();
+    forward.lengths_ = *std::move(lengths);
+  }
+  if (forward.config_.dynamic) forward.workspace_bytes_ = layout_of(forward.config_, problem).bytes;
+  return forward;
 }
+
+namespace {
+
+/// Points `params` at the list in the workspace and puts the kernel that writes it on the stream.
+Status launch_lengths(const Runtime& runtime, const Kernel& kernel, const ForwardConfig& config,
+                      const core::Problem& problem, const AttentionTensors& t, void* workspace,
+                      ForwardParams& params, Stream stream) {
+  const WorkspaceLayout layout = layout_of(config, problem);
+  auto* bytes = static_cast<std::byte*>(workspace);
+  LengthsParams lengths{};
+  lengths.q = {index_tensor(t.cu_seqlens_q), index_tensor(t.seqused_q), index_tensor(t.start_q),
+               problem.rows_q};
+  lengths.k = {index_tensor(t.cu_seqlens_k), index_tensor(t.seqused_k), index_tensor(t.start_k),
+               problem.rows_k};
+  lengths.batch = static_cast<int32_t>(problem.batch);
+  lengths.tile_rows = tile_rows(config, problem);
+  lengths.tile_keys = config.tile_keys;
+  lengths.top_left = params.top_left;
+  lengths.left = params.left;
+  lengths.right = params.right;
+  lengths.counter = bytes + WorkspaceLayout::kCounter;
+  lengths.count = bytes + WorkspaceLayout::kCount;
+  lengths.sequences = bytes + WorkspaceLayout::kSequences;
+  lengths.tiles = bytes + layout.tiles;
+  params.list = {lengths.count, lengths.tiles, lengths.sequences};
+  Launch launch;
+  launch.threads = kLengthsThreads;
+  return runtime.launch(kernel, launch, std::as_bytes(std::span(&lengths, 1)), stream);
+}
+
+}  // namespace
 
 Status Forward::run(const core::Problem& problem, const AttentionTensors& t, void* workspace,
                     Stream stream) const {
-  if (problem.rows_q == 0 || problem.batch == 0 || problem.heads_q == 0) return {};
-  for (const auto& [name, tensor] : {std::pair{"q", &t.q}, std::pair{"k", &t.k},
-                                     std::pair{"v", &t.v}, std::pair{"out", &t.out}}) {
-    Status status = check_tensor(name, *tensor);
-    if (!status.ok()) return status;
-  }
-  const core::Sequence sequence = geometry(problem);
-  const core::Range keys = visible_keys(problem);
-  ForwardParams params{};
-  Status status = fill_maps(*runtime_, config_, t, keys, params);
+  if (problem.total_q() == 0 || problem.heads_q == 0) return {};
+  Status status = check_tensors(t);
   if (!status.ok()) return status;
-  if (t.lse.present()) {
-    params.lse = t.lse.data;
-    params.lse_batch = t.lse.strides[0];
-    params.lse_head = t.lse.strides[1];
-    params.lse_row = t.lse.strides[2];
+
+  ForwardParams params{};
+  set_band(problem, params);
+  core::Range keys = {0, problem.rows_k};
+  if (!config_.varlen) {
+    const core::Sequence sequence = core::sequence_of(problem, AttentionTensors{}, 0);
+    keys = visible_keys(problem, sequence);
+    params.diagonal = static_cast<int32_t>(sequence.diagonal - keys.begin);
   }
   params.rows_q = static_cast<int32_t>(problem.rows_q);
   params.rows_k = static_cast<int32_t>(keys.size());
   params.group = static_cast<int32_t>(problem.group);
-  params.diagonal = static_cast<int32_t>(sequence.diagonal - keys.begin);
-  params.left = static_cast<int32_t>(sequence.left);
-  params.right = static_cast<int32_t>(sequence.right);
-  // A scale of 0 would turn a hidden score into NaN; the smallest number does what 0 does.
-  params.scale = static_cast<float>(problem.scale * std::numbers::log2e);
-  if (params.scale == 0) params.scale = std::numeric_limits<float>::min();
-  params.hidden = std::copysign(std::numeric_limits<float>::infinity(), -params.scale);
+  params.pack_heads = config_.packed ? params.group : 1;
+  params.pack_rows = pack_rows(config_, problem.group);
+  params.pack_inverse = (65536 + params.pack_heads - 1) / params.pack_heads;
   params.counter = workspace;
   params.schedule = schedule(problem, config_, keys.size());
+  set_scores(config_, problem, t, params);
+  params.score.first_key = static_cast<int32_t>(keys.begin);
+  set_outputs(problem, t, params);
+  status = fill_maps(*runtime_, config_, t, keys, params);
 
-  if (config_.dynamic) {
+  int64_t tiles = params.schedule.tiles;
+  if (status.ok() && config_.varlen) {
+    tiles = most_tiles(config_, problem) * params.schedule.heads;
+    status = launch_lengths(*runtime_, *lengths_, config_, problem, t, workspace, params, stream);
+  } else if (status.ok() && config_.dynamic) {
     status = runtime_->fill(workspace, 0, 1, stream);
-    if (!status.ok()) return status;
   }
+  if (!status.ok()) return status;
   Launch launch;
-  launch.blocks = static_cast<unsigned>(
-      std::min(params.schedule.tiles, runtime_->properties().multiprocessors));
+  launch.blocks =
+      static_cast<unsigned>(std::min<int64_t>(tiles, runtime_->properties().multiprocessors));
   launch.threads = static_cast<unsigned>((config_.warpgroups + 1) * kWarpgroupThreads);
   launch.shared_bytes = forward_shared_bytes(config_);
-  return runtime_->launch(*kernel_, launch, std::as_writable_bytes(std::span(&params, 1)), stream);
+  launch.overlaps_previous = config_.varlen;
+  return runtime_->launch(*kernel_, launch, std::as_bytes(std::span(&params, 1)), stream);
 }
 
 std::string Forward::describe() const {
   const ForwardConfig& c = config_;
-  return "kernel: sm90 forward, " + std::string(to_string(c.dtype)) + ", head dims " +
-         std::to_string(c.dim_qk) + " and " + std::to_string(c.dim_v) +
-         "\ntiles: " + std::to_string(c.warpgroups * kRowsPerWarpgroup) + " queries, " +
-         std::to_string(c.tile_keys) + " keys, " + std::to_string(c.stages) +
-         " stages\nregisters: " + std::to_string(c.consumer_registers) + " a consumer thread, " +
+  const char* schedule = c.varlen    ? "tiles listed on the device, longest first"
+                         : c.dynamic ? "next tile by a counter"
+                                     : "tiles dealt out at launch";
+  return "kernel: sm90 forward, " + to_string(c) + "\nstages: " + std::to_string(c.stages) +
+         "\nregisters: " + std::to_string(c.consumer_registers) + " a consumer thread, " +
          std::to_string(c.producer_registers) +
          " a producer thread\nshared memory: " + std::to_string(forward_shared_bytes(c)) +
-         " bytes\nschedule: " +
-         (c.dynamic ? "next tile by a counter\n" : "tiles dealt out at launch\n");
+         " bytes\nschedule: " + schedule + "\n";
 }
 
 }  // namespace fa4::gpu::sm90

@@ -6,8 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "gpu/runtime.h"
-#include "gpu/workspace.h"
 #include "support/case.h"
 
 namespace fa4::gpu {
@@ -17,75 +15,6 @@ using test::Case;
 using test::HostTensor;
 using test::Shape;
 
-/// Device copies of host tensors, released at the end.
-class DeviceTensors {
- public:
-  explicit DeviceTensors(const Runtime& runtime) : runtime_(runtime) {}
-  ~DeviceTensors() {
-    for (const Copy& copy : copies_) (void)runtime_.release(copy.device);
-  }
-  DeviceTensors(const DeviceTensors&) = delete;
-  DeviceTensors& operator=(const DeviceTensors&) = delete;
-
-  Tensor upload(const HostTensor& host) {
-    Tensor view = host.view();
-    size_t elements = 1;
-    for (int i = 0; i < view.rank; ++i) {
-      elements += static_cast<size_t>(std::max<int64_t>(view.dims[i] - 1, 0) * view.strides[i]);
-    }
-    const size_t bytes = elements * static_cast<size_t>(size_of(view.dtype));
-    void* device = runtime_.allocate(bytes).value();
-    copies_.push_back({view.data, device, bytes});
-    runtime_.copy_in(device, view.data, bytes).check();
-    view.data = device;
-    view.device = Device::cuda(0);
-    return view;
-  }
-  void download() const {
-    for (const Copy& copy : copies_) {
-      runtime_.copy_out(copy.host, copy.device, copy.bytes).check();
-    }
-  }
-
- private:
-  struct Copy {
-    void* host;
-    void* device;
-    size_t bytes;
-  };
-  const Runtime& runtime_;
-  std::vector<Copy> copies_;
-};
-
-/// Runs the case's forward on the GPU; its outputs are then as if forward() had run.
-Status run_on_gpu(Case& c, const Runtime& runtime) {
-  const Tensor q = c.q.view(), v = c.v.view();
-  if (!c.out.present()) {
-    c.out = HostTensor(q.dtype, {q.dims[0], q.dims[1], q.dims[2], v.dims[3]});
-  }
-  if (!c.lse.present()) c.lse = HostTensor(DType::kFloat32, {q.dims[0], q.dims[2], q.dims[1]});
-  c.out.poison();
-  c.lse.poison();
-  DeviceTensors device(runtime);
-  AttentionTensors t;
-  t.q = device.upload(c.q);
-  t.k = device.upload(c.k);
-  t.v = device.upload(c.v);
-  t.out = device.upload(c.out);
-  t.lse = device.upload(c.lse);
-  const auto plan = Plan::make(AttentionProblem::forward(t, c.options), Device::cuda(0));
-  if (!plan.ok()) return plan.status();
-  const auto block =
-      StreamWorkspace::acquire(Device::cuda(0), {}, std::max<size_t>(1, plan->workspace_bytes()));
-  if (!block.ok()) return block.status();
-  // The workspace may hold anything.
-  runtime.fill(block->workspace().data, 0xdeadbeef, plan->workspace_bytes() / 4, {}).check();
-  Status status = plan->run(t, block->workspace());
-  if (status.ok()) status = runtime.synchronize({});
-  if (status.ok()) device.download();
-  return status;
-}
-
 class GpuPlan : public testing::Test {
  protected:
   void SetUp() override {
@@ -93,17 +22,25 @@ class GpuPlan : public testing::Test {
     const Support support =
         supports(AttentionProblem::forward(c.tensors(), c.options), Device::cuda(0));
     if (!support) GTEST_SKIP() << support.reason;
-    runtime_ = cuda_runtime(0).value();
   }
   void expect_right(Case& c) {
-    const Status status = run_on_gpu(c, *runtime_);
+    c.device = Device::cuda(0);
+    const Status status = c.forward();
     ASSERT_TRUE(status.ok()) << c.name << ": " << status.message();
     EXPECT_EQ(c.judge_forward(), "") << c.name;
-    EXPECT_EQ(c.out.damage(), "") << c.name;
   }
-
-  const Runtime* runtime_ = nullptr;
 };
+
+/// NaN in the rows of k and v for which `hidden` says so.
+template <class Hidden>
+void spoil_keys(Case& c, const Hidden& hidden) {
+  for (HostTensor* t : {&c.k, &c.v}) {
+    const HostTensor clean = *t;
+    t->fill_with([&](const test::Index& at) {
+      return hidden(at) ? std::numeric_limits<double>::quiet_NaN() : clean.get(at);
+    });
+  }
+}
 
 constexpr DType kDtypes[] = {DType::kBFloat16, DType::kFloat16};
 
@@ -155,7 +92,7 @@ TEST_F(GpuPlan, ManyTilesOfEveryKernel) {
        {std::pair{64, 64}, {96, 96}, {128, 128}, {192, 128}, {192, 192}, {256, 256}}) {
     for (const Causal causal : {Causal::kNone, Causal::kBottomRight}) {
       Case c = test::ref64(
-          {.batch = 3, .s_q = 500, .s_k = 600, .heads_q = 6, .heads_k = 3, .d = d, .d_v = d_v},
+          {.batch = 3, .s_q = 300, .s_k = 400, .heads_q = 6, .heads_k = 3, .d = d, .d_v = d_v},
           DType::kBFloat16, static_cast<uint64_t>(d));
       c.options.causal = causal;
       expect_right(c);
@@ -209,23 +146,14 @@ TEST_F(GpuPlan, OtherLayouts) {
 }
 
 TEST_F(GpuPlan, KeysThatNoRowSeesMayHoldNan) {
-  const auto spoil = [](Case& c, auto hidden) {
-    for (HostTensor* t : {&c.k, &c.v}) {
-      const Case clean = c;
-      t->fill_with([&](const test::Index& i) {
-        return hidden(i[1]) ? std::numeric_limits<double>::quiet_NaN()
-                            : (t == &c.k ? clean.k : clean.v).get(i);
-      });
-    }
-  };
   Case top = test::ref64({.s_q = 100, .s_k = 300, .d = 64}, DType::kBFloat16);
   top.options.causal = Causal::kTopLeft;
-  spoil(top, [](int64_t j) { return j >= 100; });
+  spoil_keys(top, [](const test::Index& at) { return at[1] >= 100; });
   expect_right(top);
   Case window = test::ref64({.s_q = 100, .s_k = 300, .d = 128}, DType::kBFloat16);
   window.options.causal = Causal::kBottomRight;
   window.options.window.left = 20;
-  spoil(window, [](int64_t j) { return j < 180; });
+  spoil_keys(window, [](const test::Index& at) { return at[1] < 180; });
   expect_right(window);
 }
 
@@ -233,10 +161,11 @@ TEST_F(GpuPlan, SameBitsEveryTime) {
   Case c =
       test::ref64({.batch = 4, .s_q = 1000, .s_k = 1000, .heads_q = 8, .d = 64}, DType::kBFloat16);
   c.options.causal = Causal::kBottomRight;
-  ASSERT_TRUE(run_on_gpu(c, *runtime_).ok());
+  c.device = Device::cuda(0);
+  ASSERT_TRUE(c.forward().ok());
   const auto out = c.out.bytes(), lse = c.lse.bytes();
   for (int i = 0; i < 20; ++i) {
-    ASSERT_TRUE(run_on_gpu(c, *runtime_).ok());
+    ASSERT_TRUE(c.forward().ok());
     ASSERT_EQ(c.out.bytes(), out);
     ASSERT_EQ(c.lse.bytes(), lse);
   }
@@ -245,9 +174,196 @@ TEST_F(GpuPlan, SameBitsEveryTime) {
 TEST_F(GpuPlan, RefusesWhatTheCopyEngineCannotRead) {
   Case c = test::ref64({.s_q = 10, .s_k = 10, .heads_q = 2, .d = 64}, DType::kBFloat16);
   c.q = c.q.with_strides({10 * 2 * 68, 2 * 68, 68, 1});
-  const Status status = run_on_gpu(c, *runtime_);
+  c.device = Device::cuda(0);
+  const Status status = c.forward();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(status.message().find("q: stride"), 0u) << status.message();
+}
+
+TEST_F(GpuPlan, SoftcapAndAlibi) {
+  for (const DType dtype : kDtypes) {
+    for (const int64_t d : {64, 128, 256}) {
+      for (const double softcap : {0.0, 0.5, 30.0, 1e30}) {
+        Case c = test::ref64({.batch = 2, .s_q = 150, .s_k = 200, .heads_q = 2, .d = d}, dtype);
+        c.options.softcap = softcap;
+        c.options.causal = softcap == 30 ? Causal::kBottomRight : Causal::kNone;
+        c.alibi_slopes = HostTensor::of(DType::kFloat32, {2}, {0.5, -0.01});
+        expect_right(c);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+  Case slope = test::probe({.s_q = 4, .s_k = 4, .d = 8}, DType::kFloat16);
+  slope.options.causal = Causal::kBottomRight;
+  slope.alibi_slopes = HostTensor::of(DType::kFloat32, {1}, {0.5});
+  expect_right(slope);
+  EXPECT_NEAR(slope.out.get({0, 3, 0, 0}), 3.084576, 2e-3);
+}
+
+TEST_F(GpuPlan, Sinks) {
+  for (const DType type : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16}) {
+    Case c = test::probe({.s_q = 3, .s_k = 3, .heads_q = 2, .d = 8}, DType::kFloat16);
+    c.options.causal = Causal::kBottomRight;
+    c.sink = HostTensor::of(type, {2}, {0, std::log(3.0)});
+    expect_right(c);
+    EXPECT_EQ(c.out.get({0, 0, 0, 0}), 0.5);
+    EXPECT_EQ(c.out.get({0, 2, 0, 0}), 1.5);
+  }
+  Case empty = test::probe({.s_q = 5, .s_k = 2, .d = 64}, DType::kBFloat16);
+  empty.options.causal = Causal::kBottomRight;
+  empty.sink = HostTensor::of(DType::kFloat32, {1}, {2.5});
+  expect_right(empty);
+  EXPECT_EQ(empty.lse.get({0, 0, 0}), 2.5);
+  EXPECT_EQ(empty.out.get({0, 0, 0, 0}), 0);
+}
+
+TEST_F(GpuPlan, BiasAndMask) {
+  uint64_t seed = 1;
+  for (const int64_t d : {64, 128, 192, 256}) {
+    for (const DType type : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16}) {
+      for (const int kept : {0, 1, 2, 4, 8, 11, 15}) {  // bits: dims that broadcast
+        Case c = test::ref64({.batch = 2, .s_q = 70, .s_k = 131, .heads_q = 2, .d = d},
+                             kDtypes[seed % 2], seed);
+        test::Random random(seed++);
+        test::Dims dims = {2, 2, 70, 131};
+        for (int i = 0; i < 4; ++i) {
+          if ((kept >> i & 1) != 0) dims[static_cast<size_t>(i)] = 1;
+        }
+        if (seed % 3 != 0) {
+          c.bias = HostTensor(type, dims).fill_normal(random);
+        }
+        if (seed % 3 != 1) {
+          c.mask = HostTensor(DType::kBool, dims).fill_with([&](const test::Index&) {
+            return random() % 4 == 0 ? 0.0 : 1.0;
+          });
+        }
+        if (seed % 4 == 0) c.options.causal = Causal::kBottomRight;
+        if (seed % 5 == 0) c.options.softcap = 20;
+        expect_right(c);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_F(GpuPlan, MasksHideNanOfKeysAndValues) {
+  // Keys that no row sees because of a mask, or of a bias of -inf, in tiles that others see.
+  for (const bool as_bias : {false, true}) {
+    Case c =
+        test::ref64({.batch = 2, .s_q = 200, .s_k = 300, .heads_q = 2, .d = 64}, DType::kBFloat16);
+    const auto hidden = [](const test::Index& at) { return at[1] % 7 == 2 || at[1] > 250; };
+    const test::Dims dims = {1, 1, 1, 300};
+    const auto seen = [&](const test::Index& at) { return at[3] % 7 != 2 && at[3] <= 250; };
+    if (as_bias) {
+      c.bias = HostTensor(DType::kFloat32, dims).fill_with([&](const test::Index& at) {
+        return seen(at) ? 0.25 : -std::numeric_limits<double>::infinity();
+      });
+    } else {
+      c.mask = HostTensor(DType::kBool, dims).fill_with([&](const test::Index& at) {
+        return seen(at) ? 1.0 : 0.0;
+      });
+    }
+    spoil_keys(c, hidden);
+    expect_right(c);
+  }
+}
+
+TEST_F(GpuPlan, PackedSequences) {
+  const std::vector<std::vector<int64_t>> lengths_q = {
+      {1}, {3, 0, 200, 65}, {0, 0, 7}, {300, 1, 1, 129}, {0, 0}};
+  const std::vector<std::vector<int64_t>> lengths_k = {
+      {5}, {9, 4, 190, 0}, {0, 1, 13}, {10, 2, 700, 129}, {3, 0}};
+  uint64_t seed = 1;
+  for (size_t i = 0; i < lengths_q.size(); ++i) {
+    for (const int64_t group : {1, 3, 4}) {
+      for (const Causal causal : {Causal::kNone, Causal::kBottomRight, Causal::kTopLeft}) {
+        Case c = test::ref64({.heads_q = 2 * group,
+                              .heads_k = 2,
+                              .d = seed % 2 == 0 ? 128 : 64,
+                              .lengths_q = lengths_q[i],
+                              .lengths_k = lengths_k[i]},
+                             kDtypes[seed % 2], seed);
+        c.options.causal = causal;
+        if (seed % 4 == 3) c.options.window.left = 40;
+        ++seed;
+        expect_right(c);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_F(GpuPlan, UsedLengthsAndStarts) {
+  for (const int64_t d : {64, 128, 256}) {
+    for (const bool start : {false, true}) {
+      Case c = test::ref64({.batch = 5, .s_q = 150, .s_k = 260, .heads_q = 4, .heads_k = 2, .d = d},
+                           kDtypes[start ? 1 : 0]);
+      c.options.causal = Causal::kBottomRight;
+      c.seqused_q = test::indices({150, 0, 70, 64, 1}, DType::kInt64);
+      c.seqused_k = test::indices({260, 17, 0, 200, 129});
+      if (start) {
+        c.start_q = test::indices({3, 0, 70, 10, 0});
+        c.start_k = test::indices({100, 5, 0, 0, 64}, DType::kInt64);
+      }
+      const auto used = c.seqused_k.values(), starts = c.start_k.values();
+      spoil_keys(c, [&](const test::Index& at) {
+        const auto b = static_cast<size_t>(at[0]);
+        return static_cast<double>(at[1]) >= used[b] ||
+               (start && static_cast<double>(at[1]) < starts[b]);
+      });
+      expect_right(c);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_F(GpuPlan, GroupsOfEverySize) {
+  for (const int64_t group : {2, 3, 5, 6, 7, 8, 9, 16, 33, 64, 71}) {
+    for (const int64_t s_q : {1, 3, 65}) {
+      Case c = test::ref64(
+          {.batch = 2, .s_q = s_q, .s_k = 140, .heads_q = 2 * group, .heads_k = 2, .d = 64},
+          kDtypes[group % 2], static_cast<uint64_t>(100 + group));
+      c.options.causal = Causal::kBottomRight;
+      if (group % 3 == 0) {
+        c.sink = HostTensor(DType::kFloat32, {2 * group}).fill_with([](const test::Index& at) {
+          return 0.1 * static_cast<double>(at[0]);
+        });
+      }
+      expect_right(c);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_F(GpuPlan, BroadcastInputs) {
+  Case c =
+      test::ref64({.batch = 3, .s_q = 100, .s_k = 90, .heads_q = 4, .d = 64}, DType::kBFloat16);
+  c.q = c.q.with_strides({0, 64, 100 * 64, 1});
+  c.k = c.k.with_strides({90 * 64, 64, 0, 1});
+  c.v = c.v.with_strides({64, 0, 3 * 64, 1});
+  expect_right(c);
+}
+
+TEST_F(GpuPlan, ManyBatchesAndHeads) {
+  for (const bool heads : {false, true}) {
+    Case c = test::probe(
+        {.batch = heads ? 1 : 65537, .s_q = 2, .s_k = 2, .heads_q = heads ? 65537 : 1, .d = 16},
+        DType::kBFloat16);
+    c.device = Device::cuda(0);
+    c.options.causal = Causal::kBottomRight;
+    ASSERT_TRUE(c.forward().ok());
+    const int64_t last = 65536;
+    EXPECT_EQ(c.out.get(heads ? test::Index{0, 0, last, 3} : test::Index{last, 0, 0, 3}), 1.0);
+    EXPECT_EQ(c.out.get(heads ? test::Index{0, 1, last, 3} : test::Index{last, 1, 0, 3}), 1.5);
+  }
+}
+
+TEST_F(GpuPlan, LogitsFarBelowAnyFiniteSentinel) {
+  Case c = test::probe({.s_q = 1, .s_k = 4, .d = 8}, DType::kBFloat16);
+  c.q.fill_with([](const test::Index& at) { return at[3] == 0 ? 1e3 : 0; });
+  c.k.fill_with([](const test::Index& at) { return at[3] == 0 ? -1e2 : 0; });
+  expect_right(c);
+  EXPECT_EQ(c.out.get({0, 0, 0, 0}), 2.5);
 }
 
 TEST(GpuSupport, SaysWhyNot) {

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "gpu/sm90_forward_config.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace fa4::gpu::sm90 {
+namespace {
+
+// CPU seconds of a compile, the aim. A bias or a mask is a load with its address for every score.
+constexpr double kBudget = 0.6;
+constexpr double kModifierBudget = 0.9;
+
+constexpr int kPanelCols = 64;
+constexpr int kAny = std::numeric_limits<int>::max();
+
+/// Measured on an H200: docs/notes/sm90_forward.md. The rows with a bias or a mask are what fits
+/// the registers.
+constexpr ForwardTile kTiles[] = {
+    // d_qk, d_v, keys, keys of bands, hides, tile of keys, warpgroups, stages, own output, order
+    {64, 64, kAny, kAny, true, 64, 2, 3, true, Order::kNone},
+    {128, 128, kAny, kAny, true, 48, 2, 3, true, Order::kNone},
+    {192, 192, kAny, kAny, true, 32, 2, 3, false, Order::kNone},
+    {256, 256, kAny, kAny, true, 16, 2, 3, false, Order::kNone},
+    {64, 64, 0, 768, false, 64, 3, 5, true, Order::kNone},
+    {64, 64, kAny, kAny, false, 128, 3, 3, true, Order::kNone},
+    {96, 96, kAny, kAny, false, 112, 3, 2, false, Order::kProducts},
+    {128, 128, 768, 2048, false, 64, 3, 3, true, Order::kProducts},
+    {128, 128, kAny, kAny, false, 80, 3, 3, true, Order::kProducts},
+    {192, 128, kAny, kAny, false, 128, 2, 2, false, Order::kProducts},
+    {192, 192, kAny, kAny, false, 96, 2, 2, false, Order::kProducts},
+    {256, 256, 768, 768, false, 64, 2, 2, false, Order::kProducts},
+    {256, 256, kAny, kAny, false, 80, 2, 2, false, Order::kProducts},
+};
+
+int round_up(int64_t x, int to) { return static_cast<int>((x + to - 1) / to * to); }
+int ceil_div(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
+
+/// What a problem asks of a kernel beside its head dims.
+struct Traits {
+  DType dtype = DType::kBFloat16;
+  bool left = false;
+  bool right = false;
+  bool varlen = false;
+  bool packed = false;
+  ScoreConfig score{};
+};
+
+/// 65536 registers: 512 threads get 128 each at launch, 384 get 168. See Shapes in the kernel.
+/// Bias and mask take the cleaning warp some address arithmetic.
+void set_registers(ForwardConfig& c) {
+  const bool three = c.warpgroups == 3;
+  c.producer_registers = c.score.hides() ? (three ? 56 : 72) : (three ? 32 : 40);
+  const int consumers = 65536 / ((c.warpgroups + 1) * kWarpgroupThreads) / 8 * 8;
+  c.consumer_registers =
+      std::min(240, ((c.warpgroups + 1) * consumers - c.producer_registers) / c.warpgroups / 8 * 8);
+}
+
+ForwardConfig make_config(const ForwardTile& tile, const Traits& traits, int dim_qk, int dim_v) {
+  ForwardConfig c;
+  c.dtype = traits.dtype;
+  c.dim_qk = round_up(dim_qk, 16);
+  c.dim_v = round_up(dim_v, 16);
+  c.tile_keys = tile.tile_keys;
+  // Two more numbers a row than registers at 80 keys.
+  if (c.dim_v > 192 && (traits.left || traits.varlen)) c.tile_keys = std::min(c.tile_keys, 64);
+  c.warpgroups = tile.warpgroups;
+  c.stages = tile.stages;
+  c.left = traits.left;
+  c.right = traits.right;
+  c.varlen = traits.varlen;
+  c.packed = traits.packed;
+  c.own_output = tile.own_output;
+  c.order = tile.order;
+  c.dynamic = c.left || c.right || c.varlen;  // tiles of queries then differ in length
+  c.score = traits.score;
+  set_registers(c);
+  return c;
+}
+
+const ForwardTile& tile_for(int64_t dim_qk, int64_t dim_v, const Traits& traits, int64_t keys) {
+  const bool band = traits.left || traits.right;
+  return *std::find_if(std::begin(kTiles), std::end(kTiles), [&](const ForwardTile& tile) {
+    return dim_qk <= tile.max_dim_qk && dim_v <= tile.max_dim_v &&
+           tile.hides == traits.score.hides() &&
+           keys <= (band ? tile.max_band_keys : tile.max_keys);
+  });
+}
+
+bool is_varlen(const core::Problem& problem) {
+  const AttentionProblem& spec = problem.spec;
+  for (const TensorSpec* lengths : {&spec.cu_seqlens_q, &spec.cu_seqlens_k, &spec.seqused_q,
+                                    &spec.seqused_k, &spec.start_q, &spec.start_k}) {
+    if (lengths->present()) return true;
+  }
+  return false;
+}
+
+/// Whether a tile should hold the rows of a whole group of query heads: where that makes fewer
+/// tiles.
+bool packs(const core::Problem& problem, const ScoreConfig& score) {
+  if (problem.group == 1 || problem.group > kRowsPerWarpgroup || score.hides()) return false;
+  const int64_t rows = kRowsPerWarpgroup / problem.group;
+  const int64_t longest = problem.max_rows_q();
+  return ceil_div(longest, rows) < problem.group * ceil_div(longest, kRowsPerWarpgroup);
+}
+
+int panel_bytes(int rows, int cols) { return round_up(cols, kPanelCols) * rows * 2; }
+
+const char* text_of(bool x) { return x ? "true" : "false"; }
+
+std::string field(const char* name, bool value) {
+  return "    ." + std::string(name) + " = " + text_of(value) + ",\n";
+}
+std::string field(const char* name, int value) {
+  return "    ." + std::string(name) + " = " + std::to_string(value) + ",\n";
+}
+
+}  // namespace
+
+Scalar scalar_of(const TensorSpec& spec) {
+  if (!spec.present()) return Scalar::kAbsent;
+  switch (spec.dtype) {
+    case DType::kFloat32:
+      return Scalar::kFloat32;
+    case DType::kFloat64:
+      return Scalar::kFloat64;
+    case DType::kBFloat16:
+      return Scalar::kBFloat16;
+    default:
+      return Scalar::kFloat16;
+  }
+}
+
+std::span<const ForwardTile> forward_tiles() { return kTiles; }
+
+std::vector<ForwardConfig> all_forward_configs() {
+  std::vector<ForwardConfig> configs;
+  for (const ForwardTile& tile : kTiles) {
+    const auto add = [&](const Traits& traits) {
+      configs.push_back(make_config(tile, traits, tile.max_dim_qk, tile.max_dim_v));
+    };
+    if (tile.hides) {
+      add({.score = {.mask = true}});
+      add({.right = true, .varlen = true, .score = {.mask = true}});
+      add({.score = {.bias = Scalar::kFloat32}});
+      add({.score = {.bias = Scalar::kBFloat16}});
+      add({.dtype = DType::kFloat16, .score = {.bias = Scalar::kFloat16}});
+      add({DType::kBFloat16, true, true, true, false, {true, true, true, Scalar::kFloat64}});
+      continue;
+    }
+    if (tile.max_keys > 0) {
+      add({});
+      add({.dtype = DType::kFloat16});
+    }
+    add({.right = true});
+    add({.dtype = DType::kFloat16, .right = true});
+    add({.left = true, .right = true});
+    add({.right = true, .varlen = true});
+    add({.right = true, .packed = true});
+    add({.left = true, .right = true, .varlen = true, .packed = true});
+    add({.right = true, .score = {.softcap = true}});
+    add({DType::kBFloat16, true, true, true, true, {true, true, false, Scalar::kAbsent}});
+  }
+  return configs;
+}
+
+ForwardConfig choose_forward(const core::Problem& problem) {
+  const AttentionProblem& spec = problem.spec;
+  Traits traits;
+  traits.dtype = problem.dtype;
+  traits.left = spec.options.window.left.has_value();
+  traits.right = spec.options.causal != Causal::kNone || spec.options.window.right.has_value();
+  traits.varlen = is_varlen(problem);
+  traits.score.softcap = spec.options.softcap != 0;
+  traits.score.alibi = spec.alibi_slopes.present();
+  traits.score.mask = spec.mask.present();
+  traits.score.bias = scalar_of(spec.bias);
+  traits.packed = packs(problem, traits.score);
+  const ForwardTile& tile = tile_for(problem.dim_qk, problem.dim_v, traits, problem.max_rows_k());
+  return make_config(tile, traits, static_cast<int>(problem.dim_qk),
+                     static_cast<int>(problem.dim_v));
+}
+
+std::string unsupported_forward(const core::Problem& problem) {
+  const AttentionProblem& spec = problem.spec;
+  if (spec.pass != Pass::kForward) return "the backward";
+  if (problem.dtype != DType::kBFloat16 && problem.dtype != DType::kFloat16) {
+    return std::string(to_string(problem.dtype)) + " tensors, only bfloat16 and float16";
+  }
+  for (const int64_t dim : {problem.dim_qk, problem.dim_v}) {
+    if (dim % 8 != 0 || dim > 256) {
+      return "head dim " + std::to_string(dim) + ", only multiples of 8 up to 256";
+    }
+  }
+  if (spec.options.dropout_p != 0) return "dropout";
+  if (problem.rows_q > kMaxRows || problem.rows_k > kMaxRows) {
+    return "sequences longer than " + std::to_string(kMaxRows);
+  }
+  const int64_t most = std::max<int64_t>(problem.max_rows_q(), 1);
+  const int64_t tiles = ceil_div(problem.packed_q ? problem.rows_q : most, kRowsPerWarpgroup) + 1;
+  int64_t all = problem.batch + 1;
+  if (__builtin_mul_overflow(problem.heads_q,
+                             problem.packed_q ? problem.batch + tiles : all * tiles, &all) ||
+      all > kMaxRows) {
+    return "more than " + std::to_string(kMaxRows) + " tiles of queries";
+  }
+  return {};
+}
+
+unsigned forward_shared_bytes(const ForwardConfig& c) {
+  const int q = panel_bytes(kRowsPerWarpgroup, c.dim_qk);
+  const int o = panel_bytes(kRowsPerWarpgroup, c.dim_v);
+  const int query = c.warpgroups * (c.own_output ? q + o : std::max(q, o));
+  const int k = c.stages * panel_bytes(c.tile_keys, c.dim_qk);
+  const int v = c.stages * panel_bytes(c.tile_keys, c.dim_v);
+  const int queue = 2 * (8 + 8 + 40);
+  const int barriers = 8 * (2 * c.warpgroups + 5 * c.stages) + queue;
+  return static_cast<unsigned>(round_up(query + k + v + barriers, 1024));
+}
+
+std::string to_string(const ForwardConfig& c) {
+  constexpr const char* kBias[] = {"", "-bias32", "-bias64", "-biasbf16", "-biasfp16"};
+  std::string text = c.dtype == DType::kBFloat16 ? "bf16/d" : "fp16/d";
+  text += std::to_string(c.dim_qk);
+  if (c.dim_v != c.dim_qk) text.append("x").append(std::to_string(c.dim_v));
+  if (c.left) {
+    text += c.right ? "/window" : "/left";
+  } else {
+    text += c.right ? "/causal" : "/full";
+  }
+  if (c.varlen) text += "-varlen";
+  if (c.packed) text += "-packed";
+  if (c.score.softcap) text += "-softcap";
+  if (c.score.alibi) text += "-alibi";
+  if (c.score.mask) text += "-mask";
+  text += kBias[static_cast<int>(c.score.bias)];
+  text.append("/").append(std::to_string(c.warpgroups * kRowsPerWarpgroup));
+  return text.append("x").append(std::to_string(c.tile_keys));
+}
+
+KernelConfig forward_kernel(const ForwardConfig& c) {
+  KernelConfig kernel;
+  kernel.name = "sm_90a/forward/" + to_string(c);
+  kernel.entry = "fa4_forward";
+  kernel.shared_bytes = forward_shared_bytes(c);
+  kernel.registers = c.warpgroups == 3 ? 128 : 168;
+  kernel.budget_seconds = c.score.any() ? kModifierBudget : kBudget;
+  kernel.program.target = "sm_90a";
+  kernel.program.source =
+      "#include \"sm90/forward.cuh\"\n"
+      "using namespace fa4;\n"
+      "constexpr sm90::ForwardConfig kConfig = {\n" +
+      field("dim_qk", c.dim_qk) + field("dim_v", c.dim_v) + field("tile_keys", c.tile_keys) +
+      field("warpgroups", c.warpgroups) + field("stages", c.stages) +
+      field("consumer_registers", c.consumer_registers) +
+      field("producer_registers", c.producer_registers) + field("left", c.left) +
+      field("right", c.right) + field("varlen", c.varlen) + field("packed", c.packed) +
+      field("own_output", c.own_output) + field("order", static_cast<int>(c.order)) +
+      field("dynamic", c.dynamic) + field("q_registers", c.q_registers) +
+      field("polynomial_share", c.polynomial_share) + "    .score = {\n" +
+      field("softcap", c.score.softcap) + field("alibi", c.score.alibi) +
+      field("mask", c.score.mask) + field("bias", static_cast<int>(c.score.bias)) +
+      "    }};\n"
+      "static_assert(sizeof(sm90::Shared<kConfig>) == " +
+      std::to_string(kernel.shared_bytes) +
+      ");\n"
+      "static_assert(sizeof(sm90::ForwardParams) == " +
+      std::to_string(kForwardParamsBytes) +
+      ");\n"
+      "extern \"C\" __global__ void __launch_bounds__(sm90::Shapes<kConfig>::kThreads, 1)\n"
+      "    fa4_forward(const __grid_constant__ sm90::ForwardParams params) {\n"
+      "  sm90::forward<" +
+      (c.dtype == DType::kBFloat16 ? "Bf16" : "Fp16") +
+      ", kConfig>(params);\n"
+      "}\n";
+  return kernel;
+}
+
+KernelConfig lengths_kernel() {
+  KernelConfig kernel;
+  kernel.name = "sm_90a/lengths";
+  kernel.entry = "fa4_list_tiles";
+  kernel.registers = 32;
+  kernel.budget_seconds = kBudget;
+  kernel.program.target = "sm_90a";
+  kernel.program.source =
+      "#include \"attention/lengths.cuh\"\n"
+      "using namespace fa4;\n"
+      "static_assert(sizeof(LengthsParams) == " +
+      std::to_string(kLengthsParamsBytes) +
+      ");\n"
+      "extern \"C\" __global__ void __launch_bounds__(kLengthsThreads)\n"
+      "    fa4_list_tiles(const __grid_constant__ LengthsParams params) {\n"
+      "  list_tiles(params);\n"
+      "}\n";
+  return kernel;
+}
+
+}  // namespace fa4::gpu::sm90

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the Hopper forward can be compiled for: the one list of its tiles and configurations, and
+// the choice among them. Pure functions of the problem.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/problem.h"
+#include "gpu/configs.h"
+
+namespace fa4::gpu::sm90 {
+
+constexpr int kRowsPerWarpgroup = 64;
+constexpr int kWarpgroupThreads = 128;
+constexpr int64_t kMaxRows = int64_t{1} << 28;  ///< Sums of lengths and limits stay within 32 bits.
+
+/// What warpgroups wait their turn for; the kernel's enum Order.
+enum class Order : int { kNone = 0, kProducts = 1, kSoftmax = 2 };
+
+/// Types of the numbers in tensors beside q, k and v; the kernel's enum Scalar.
+enum class Scalar : int { kAbsent = 0, kFloat32 = 1, kFloat64 = 2, kBFloat16 = 3, kFloat16 = 4 };
+Scalar scalar_of(const TensorSpec& spec);
+
+/// What happens to scores; the kernel's ScoreConfig.
+struct ScoreConfig {
+  bool softcap = false;
+  bool alibi = false;
+  bool mask = false;
+  Scalar bias = Scalar::kAbsent;
+
+  bool any() const { return softcap || alibi || hides(); }
+  bool hides() const { return mask || bias != Scalar::kAbsent; }
+  friend bool operator==(const ScoreConfig&, const ScoreConfig&) = default;
+};
+
+/// What a kernel is compiled for; the kernel's ForwardConfig, field by field.
+struct ForwardConfig {
+  DType dtype = DType::kBFloat16;
+  int dim_qk = 0;  ///< Multiple of 16.
+  int dim_v = 0;
+  int tile_keys = 0;
+  int warpgroups = 0;
+  int stages = 0;
+  int consumer_registers = 0;
+  int producer_registers = 0;
+  bool left = false;
+  bool right = false;
+  bool varlen = false;
+  bool packed = false;
+  bool own_output = false;
+  Order order = Order::kNone;
+  bool dynamic = false;
+  bool q_registers = false;
+  int polynomial_share = 0;
+  ScoreConfig score;
+
+  friend bool operator==(const ForwardConfig&, const ForwardConfig&) = default;
+};
+
+/// Rows of the table that configurations come from: tile shapes for head dims up to a bound, for up
+/// to a number of keys (small tiles waste less at the edges), and for kernels that read a bias or a
+/// mask. A problem uses the first row that it fits.
+struct ForwardTile {
+  int max_dim_qk;
+  int max_dim_v;
+  int max_keys;       ///< Without a band.
+  int max_band_keys;  ///< Under one.
+  bool hides;         ///< With a bias or a mask.
+  int tile_keys;
+  int warpgroups;
+  int stages;
+  bool own_output;
+  Order order;
+};
+std::span<const ForwardTile> forward_tiles();
+
+/// For each row of the table: every mask, lengths from a list, packed heads, every modifier.
+std::vector<ForwardConfig> all_forward_configs();
+
+/// The configuration for a problem that unsupported_forward() has nothing against.
+ForwardConfig choose_forward(const core::Problem& problem);
+
+/// What stands in the way of running `problem` with this kernel; empty if nothing.
+std::string unsupported_forward(const core::Problem& problem);
+
+unsigned forward_shared_bytes(const ForwardConfig& config);
+/// "bf16/d128/causal-varlen/192x80": unique.
+std::string to_string(const ForwardConfig& config);
+KernelConfig forward_kernel(const ForwardConfig& config);
+/// The kernel that lists tiles of sequences of many lengths.
+KernelConfig lengths_kernel();
+
+/// Positions of a sequence that one warpgroup's tile holds: 64, or fewer with several heads each.
+inline int pack_rows(const ForwardConfig& config, int64_t group) {
+  return config.packed ? kRowsPerWarpgroup / static_cast<int>(group) : kRowsPerWarpgroup;
+}
+
+/// Bytes of the kernels' parameter structs, which the sources assert.
+constexpr int kForwardParamsBytes = 832;
+constexpr int kLengthsParamsBytes = 216;
+
+}  // namespace fa4::gpu::sm90

@@ -4,6 +4,8 @@
 #include <array>
 #include <vector>
 
+#include "support/gpu_case.h"
+
 namespace fa4::fuzz {
 namespace {
 
@@ -11,6 +13,8 @@ using test::Case;
 using test::HostTensor;
 using test::Verdict;
 using Bytes = std::vector<std::byte>;
+
+Device problems_device{};
 
 std::vector<Bytes> bytes_of(std::initializer_list<const HostTensor*> tensors) {
   std::vector<Bytes> all;
@@ -44,8 +48,12 @@ Verdict check_again(Case& c, bool backward) {
 
 }  // namespace
 
+void set_device(Device device) { problems_device = device; }
+
 Verdict check(const Problem& problem, bool backward) {
   Case c = build(problem);
+  c.device = problems_device;
+  if (c.device.type == DeviceType::kCuda) make_strides_legal_on_gpu(c);
   const std::vector<Bytes> inputs = inputs_of(c);
   Verdict verdict = backward ? check_forward_and_backward(c) : check_forward(c);
   if (verdict.kind == Verdict::Kind::kPassed) verdict = check_again(c, backward);

@@ -9,6 +9,9 @@
 
 namespace fa4::fuzz {
 
+/// Where problems run. On a GPU: the forward alone.
+void set_device(Device device);
+
 /// Forward (and backward) against the oracle; then that inputs are as they were, and that a second
 /// run gives the same bits (the backward's only if it is asked to be deterministic).
 test::Verdict check(const Problem& problem, bool backward);

@@ -38,6 +38,7 @@ struct Settings {
   int shrink_checks = 150;
   int64_t most_failures = 20;
   std::string problem;
+  std::string device = "cpu";
 };
 
 // What runs now, one entry a worker, so that a crash can name it. Fixed memory: a signal handler
@@ -104,7 +105,9 @@ class Session {
   void report_failure(int64_t index, const std::string& message, const Problem& simplest,
                       const std::string& simplest_message) {
     const std::lock_guard lock(mutex_);
-    const std::string pass = settings_.no_backward ? " --no-backward" : "";
+    const std::string pass = settings_.device != "cpu" ? " --device " + settings_.device
+                             : settings_.no_backward   ? " --no-backward"
+                                                       : "";
     say("FAILED problem " + std::to_string(index) + ": " + message);
     say("  again:    fa4_fuzz --seed " + std::to_string(settings_.seed) + " --first " +
         std::to_string(index) + " --count 1" + pass);
@@ -206,7 +209,16 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--most-failures", s.most_failures, "Stop after these")->capture_default_str();
   app.add_option("--problem", s.problem, "Run this one problem, given as NAME=NUMBER ...");
+  app.add_option("--device", s.device, "cpu, or cuda:N (the forward alone)")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
+  if (s.device != "cpu") {
+    if (s.device.rfind("cuda:", 0) != 0) {
+      std::fprintf(stderr, "--device: is '%s'; allowed: cpu, cuda:N\n", s.device.c_str());
+      return 2;
+    }
+    set_device(Device::cuda(std::atoi(s.device.c_str() + 5)));
+    s.no_backward = true;
+  }
   if (!s.problem.empty()) return run_one(s);
   for (int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
     std::signal(signal_number, name_the_crash);

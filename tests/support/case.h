@@ -22,6 +22,7 @@ namespace fa4::test {
 struct Case {
   std::string name;  ///< For messages: how to make the case again.
   AttentionOptions options;
+  Device device{};  ///< Where forward() runs; on a GPU with copies of the tensors.
 
   HostTensor q, k, v, bias, mask, alibi_slopes, sink;
   HostTensor cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k, start_q, start_k;

@@ -138,7 +138,8 @@ std::vector<ForwardConfig> all_forward_configs() {
   std::vector<ForwardConfig> configs;
   for (const ForwardTile& tile : kTiles) {
     const auto add = [&](const Traits& traits) {
-      configs.push_back(make_config(tile, traits, tile.max_dim_qk, tile.max_dim_v));
+      const ForwardConfig c = make_config(tile, traits, tile.max_dim_qk, tile.max_dim_v);
+      if (std::find(configs.begin(), configs.end(), c) == configs.end()) configs.push_back(c);
     };
     if (tile.hides) {
       add({.score = {.mask = true}});

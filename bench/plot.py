@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Draws the JSON of `fa4 bench --json FILE` as bar charts.
 
-    python3 bench/plot.py bench.json -o docs/images
+    python3 bench/plot.py bench.json -o docs/img
 
-writes prefill-tN.png for each thread count (a row of panels for the forward, one for the backward)
-and decode.png; of `fa4 bench --gpu` gpu-D.png for each head dim, a panel without and one with the
-causal mask. Needs matplotlib.
+writes prefill.png (every core; a row of panels for the forward, one for the backward),
+prefill-1-thread.png and decode.png; of `fa4 bench --gpu` gpu-D.png for each head dim, a panel without
+and one with the causal mask. Needs matplotlib.
 """
 import argparse
 import json
@@ -18,7 +18,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
 FA4, TORCH, INK, QUIET, ROOF = "#7a3fb8", "#b9bec7", "#22252b", "#6b7280", "#c2410c"
-WIDTH = 0.36
+WIDTH = 0.41
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
 
 plt.rcParams.update({
@@ -59,6 +59,18 @@ def label_bars(axes, positions, values, color, bold):
                       va="bottom", fontsize=9.5, color=color, fontweight="bold" if bold else None)
 
 
+def label_ratios(axes, cells, top):
+    """How many times torch's rate, in the bar, where both have one and the bar has room."""
+    for place, cell in enumerate(cells):
+        ours, torch = rate(cell, "fa4"), rate(cell, "torch")
+        if ours is None or torch is None or ours < 0.12 * top:
+            continue
+        ratio = ours / torch
+        text = f"{ratio:.{2 if ratio < 2 else 1 if ratio < 10 else 0}f}×"
+        axes.annotate(text, (place - WIDTH / 2, ours), xytext=(0, -4), textcoords="offset points",
+                      ha="center", va="top", fontsize=8.5, color="white", fontweight="bold", zorder=3)
+
+
 def draw_panel(axes, cells, names, roof, unit, top):
     """Groups of two bars, ours and torch's, below a line for the roof."""
     places = range(len(cells))
@@ -67,6 +79,7 @@ def draw_panel(axes, cells, names, roof, unit, top):
         xs = [place + shift for place in places]
         axes.bar(xs, [value or 0 for value in values], WIDTH * 0.94, color=color, zorder=2)
         label_bars(axes, xs, values, ink, side == "fa4")
+    label_ratios(axes, cells, top)
     axes.axhline(roof, color=ROOF, linewidth=1.1, linestyle=(0, (5, 3)), zorder=1)
     axes.set_xlim(-0.62, len(cells) - 0.38)
     axes.set_ylim(0, top)
@@ -83,7 +96,7 @@ def add_head(figure, title, subtitle, has_torch):
     figure.text(0.012, 1 - 0.12 / height, title, fontsize=15, fontweight="bold", va="top")
     figure.text(0.012, 1 - 0.44 / height, subtitle, fontsize=10, color=QUIET, va="top")
     handles = [plt.Rectangle((0, 0), 1, 1, color=FA4)]
-    labels = ["fa4"]
+    labels = ["fa4 (inside: times PyTorch)" if has_torch else "fa4"]
     if has_torch:
         handles.append(plt.Rectangle((0, 0), 1, 1, color=TORCH))
         labels.append("PyTorch SDPA")
@@ -97,6 +110,10 @@ def machine(data):
     if data["torch"]:
         text += f"; PyTorch {data['torch'].split(',')[0]}"
     return text + "; best of interleaved runs"
+
+
+def tokens(count):
+    return f"{count:,} tokens"
 
 
 def threads_text(threads):
@@ -126,11 +143,13 @@ def draw_prefill(data, threads, folder):
     first = cells[0]
     add_head(figure,
              f"Attention on the CPU, {threads_text(threads)}",
-             f"s {first['seqlen_q']}, b {first['batch']}, h {first['heads_q']}. {machine(data)}",
+             f"{tokens(first['seqlen_q'])}, batch {first['batch']}, {first['heads_q']} heads. "
+             f"{machine(data)}",
              any(c["torch"] for c in cells))
     figure.subplots_adjust(left=0.062, right=0.992, top=1 - 1.05 / height, bottom=0.52 / height,
                            hspace=0.5, wspace=0.11)
-    return save(figure, folder / f"prefill-t{threads}.png")
+    every = threads == max(c["threads"] for c in data["cells"])
+    return save(figure, folder / ("prefill.png" if every else f"prefill-{threads}-thread.png"))
 
 
 def draw_decode(data, folder):
@@ -229,7 +248,7 @@ def draw_gpu(data, shape, folder):
 
 
 def save(figure, path):
-    figure.savefig(path, dpi=160, facecolor="white")
+    figure.savefig(path, dpi=130, facecolor="white")
     plt.close(figure)
     return path
 

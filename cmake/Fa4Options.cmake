@@ -23,3 +23,11 @@ if(FA4_SANITIZE)
     target_compile_definitions(fa4_options INTERFACE FA4_STD_THREADS)
   endif()
 endif()
+
+# What results are held against is not under test: with sanitizers in it, it would take most of the
+# tests' time. These sources are compiled without, and optimised.
+function(fa4_spare_from_sanitizers)
+  if(FA4_SANITIZE)
+    set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS -fno-sanitize=all -O2)
+  endif()
+endfunction()

@@ -75,21 +75,30 @@ run_counting() { # COMMAND...
   [ "$status" = 0 ] || [ "$bad" -gt 0 ] || fail "$1" "ended with status $status"
 }
 
-# A GoogleTest program: a line for each suite as it ends, the whole output of tests that fail.
+# A GoogleTest program, its tests shared out over the cores (eight at most): a line for each suite as
+# it ends, the whole output of tests that fail.
 run_gtest() { # PROGRAM
-  local program=$1 log=build/log/$part_name.log status=0 line
-  local results=build/log/$part_name.results
-  "$program" --gtest_color=no 2>&1 </dev/null | tee "$log" |
-    awk -f tools/gtest_progress.awk -v results="$results" || status=$?
-  while IFS= read -r line; do
-    case $line in
-      passed*) passed=$((passed + ${line#passed })) ;;
-      failed*) fail "${line#failed }" ;;
-      skipped*) line=${line#skipped }; skip "${line%%$'\t'*}" "${line#*$'\t'}" ;;
-    esac
-  done <"$results"
-  [ "$status" = 0 ] || grep -q '^failed' "$results" ||
-    fail "$program" "ended with status $status"
+  local program=$1 log=build/log/$part_name shards status=0 line i runs=()
+  shards=$(nproc)
+  [ "$shards" -le 8 ] || shards=8
+  for ((i = 0; i < shards; i++)); do
+    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$i "$program" --gtest_color=no 2>&1 </dev/null |
+      tee "$log.$i.log" | awk -f tools/gtest_progress.awk -v results="$log.$i.results" &
+    runs+=($!)
+  done
+  for i in "${!runs[@]}"; do
+    status=0
+    wait "${runs[i]}" || status=$?
+    while IFS= read -r line; do
+      case $line in
+        passed*) passed=$((passed + ${line#passed })) ;;
+        failed*) fail "${line#failed }" ;;
+        skipped*) line=${line#skipped }; skip "${line%%$'\t'*}" "${line#*$'\t'}" ;;
+      esac
+    done <"$log.$i.results"
+    [ "$status" = 0 ] || grep -q '^failed' "$log.$i.results" ||
+      fail "$program" "ended with status $status, see $log.$i.log"
+  done
 }
 
 # What was skipped and what failed, then the closing line; the exit status says whether all is well.

@@ -4,9 +4,12 @@
 #include <fmt/core.h>
 
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <new>
 #include <stdexcept>
+
+#include "oracle/numbers.h"
 
 namespace fa4::cli {
 
@@ -52,25 +55,7 @@ Tensor Array::view() const {
   return tensor;
 }
 
-double get(const Array& array, int64_t i) {
-  switch (array.dtype()) {
-    case DType::kFloat32:
-      return static_cast<double>(array.as<float>()[i]);
-    case DType::kFloat64:
-      return array.as<double>()[i];
-    case DType::kBFloat16:
-      return static_cast<double>(to_float(array.as<BFloat16>()[i]));
-    case DType::kFloat16:
-      return static_cast<double>(to_float(array.as<Float16>()[i]));
-    case DType::kInt32:
-      return array.as<int32_t>()[i];
-    case DType::kInt64:
-      return static_cast<double>(array.as<int64_t>()[i]);
-    case DType::kBool:
-      return array.as<uint8_t>()[i] != 0 ? 1 : 0;
-  }
-  return 0;
-}
+double get(const Array& array, int64_t i) { return oracle::read_element(array.view(), i); }
 
 void set(Array& array, int64_t i, double x) {
   switch (array.dtype()) {
@@ -119,23 +104,9 @@ std::optional<DType> parse_float_dtype(const std::string& name) {
 }
 
 const char* short_name(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return "fp32";
-    case DType::kFloat64:
-      return "fp64";
-    case DType::kBFloat16:
-      return "bf16";
-    case DType::kFloat16:
-      return "fp16";
-    case DType::kInt32:
-      return "int32";
-    case DType::kInt64:
-      return "int64";
-    case DType::kBool:
-      return "bool";
-  }
-  return "?";
+  constexpr const char* kNames[] = {"fp32", "fp64", "bf16", "fp16"};
+  const auto i = static_cast<size_t>(dtype);
+  return i < std::size(kNames) ? kNames[i] : to_string(dtype);
 }
 
 }  // namespace fa4::cli

@@ -9,7 +9,7 @@
 
 #include "cli/attend_request.h"
 #include "cli/check.h"
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/npy.h"
 #include "cli/terminal.h"
 
@@ -18,13 +18,20 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// A file that was written.
+struct Written {
+  std::string name;     ///< The tensor's.
+  std::string content;  ///< "float32 [1, 128, 8, 64]", as it is in the file.
+  std::string path;
+};
+
 /// What happened, for the table and the JSON.
 struct Outcome {
   double forward_seconds = 0;
   double backward_seconds = 0;
   std::string forward_plan, backward_plan;
   std::vector<Check> checks;
-  std::vector<std::pair<std::string, std::string>> written;  ///< Tensor, file.
+  std::vector<Written> written;
 };
 
 /// Workspace from an Array, which is aligned as Plan wants it.
@@ -62,7 +69,8 @@ void run_forward(const AttendRequest& request, AttendArrays& arrays, Outcome& ou
 
 void run_backward(const AttendRequest& request, AttendArrays& arrays, Outcome& outcome) {
   const Device device = device_of(request);
-  make_backward_outputs(arrays, request);
+  make_backward_outputs(arrays, !request.path_of("dbias").empty(),
+                        !request.path_of("dsink").empty());
   const Plan plan =
       Plan::make(AttentionProblem::backward(arrays.tensors(device), arrays.gradients(device),
                                             request.options),
@@ -81,16 +89,15 @@ void run_backward(const AttendRequest& request, AttendArrays& arrays, Outcome& o
 }
 
 void write_outputs(const AttendRequest& request, AttendArrays& arrays, Outcome& outcome) {
-  for (const NamedFile& file : request.outputs) {
-    if (file.path.empty()) continue;
-    const Array& array = arrays.at(file.name);
+  for (const TensorFile& file : request.files) {
+    if (file.path.empty() || !file.tensor->written) continue;
+    const Array& array = arrays.*file.tensor->array;
     const bool narrow = array.dtype() == DType::kBFloat16 || array.dtype() == DType::kFloat16;
-    if (request.widen && narrow) {
-      write_npy_file(file.path, convert(array, DType::kFloat32)).check();
-    } else {
-      write_npy_file(file.path, array).check();
-    }
-    outcome.written.emplace_back(file.name, file.path);
+    Array wide;
+    if (request.widen && narrow) wide = convert(array, DType::kFloat32);
+    const Array& content = wide.present() ? wide : array;
+    write_npy_file(file.path, content).check();
+    outcome.written.push_back({file.tensor->name, describe(content), file.path});
   }
 }
 
@@ -98,10 +105,9 @@ void print_inputs(const AttendRequest& request, AttendArrays& arrays) {
   Table table({{"tensor", Table::Align::kLeft},
                {"dtype and dims", Table::Align::kLeft},
                {"file", Table::Align::kLeft}});
-  for (const NamedFile& file : request.inputs) {
-    if (!file.path.empty()) {
-      table.add_row({file.name, describe(arrays.at(file.name)), file.path});
-    }
+  for (const TensorFile& file : request.files) {
+    if (file.path.empty() || file.tensor->written) continue;
+    table.add_row({file.tensor->name, describe(arrays.*file.tensor->array), file.path});
   }
   table.print();
 }
@@ -135,8 +141,8 @@ void print_outcome(const AttendRequest& request, AttendArrays& arrays, const Out
   }
   if (!outcome.checks.empty()) print_checks(outcome.checks);
   if (!outcome.written.empty()) fmt::print("\n");
-  for (const auto& [name, path] : outcome.written) {
-    fmt::print("  wrote {} to {}\n", describe(arrays.at(name)), path);
+  for (const Written& w : outcome.written) {
+    fmt::print("  wrote {}, {}, to {}\n", w.name, w.content, w.path);
   }
 }
 
@@ -147,13 +153,13 @@ nlohmann::json to_json(const AttendRequest& request, AttendArrays& arrays, const
     json["backward_seconds"] = outcome.backward_seconds;
     json["backward_plan"] = outcome.backward_plan;
   }
-  for (const NamedFile& file : request.inputs) {
-    if (file.path.empty()) continue;
-    const Array& array = arrays.at(file.name);
-    json["inputs"][file.name] = {
+  for (const TensorFile& file : request.files) {
+    if (file.path.empty() || file.tensor->written) continue;
+    const Array& array = arrays.*file.tensor->array;
+    json["inputs"][file.tensor->name] = {
         {"file", file.path}, {"dtype", to_string(array.dtype())}, {"dims", array.dims()}};
   }
-  for (const auto& [name, path] : outcome.written) json["written"][name] = path;
+  for (const Written& w : outcome.written) json["written"][w.name] = w.path;
   if (!request.check) return json;
   json["passed"] = all_passed(outcome.checks);
   for (const Check& c : outcome.checks) {
@@ -170,19 +176,8 @@ nlohmann::json to_json(const AttendRequest& request, AttendArrays& arrays, const
 }  // namespace
 
 int attend_command(int argc, char** argv) {
-  CLI::App app{
-      "Computes attention of tensors in .npy files, forward and (with --dout) backward.\n"
-      "Files may hold <f4, <f8, <f2, |b1, <i4 or <i8; with --bf16, <u2 is bfloat16.",
-      "fa4 attend"};
   AttendRequest request;
-  add_attend_flags(app, request);
-  set_examples(app,
-               {"attend q.npy k.npy v.npy --causal --out out.npy --lse lse.npy",
-                "attend q.npy k.npy v.npy --dtype bf16 --window-left 255 --check",
-                "attend q.npy k.npy v.npy --dout dout.npy --dq dq.npy --dk dk.npy --dv dv.npy",
-                "attend q.npy k.npy v.npy --cu-seqlens-q cu.npy --cu-seqlens-k cu.npy --json"});
-  if (const auto code = parse(app, argc, argv)) return *code;
-  resolve(request);
+  if (const auto code = parse_attend(argc, argv, request)) return *code;
 
   AttendArrays arrays = read_inputs(request);
   Outcome outcome;

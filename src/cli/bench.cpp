@@ -9,7 +9,7 @@
 
 #include "cli/array.h"
 #include "cli/bench_report.h"
-#include "cli/command.h"
+#include "cli/command_line.h"
 #include "cli/gpu_bench.h"
 #include "cli/terminal.h"
 
@@ -28,39 +28,38 @@ struct Request {
   bool list = false;
 };
 
-void add_flags(CLI::App& app, Request& r) {
-  app.add_flag("--cpu", r.cpu, "Bench the CPU (default); for a GPU see 'fa4 bench --gpu --help'");
-  app.add_option("--filter", r.grid.filter,
-                 "Only cells whose name matches this regular expression; --list shows names");
-  app.add_flag("--list", r.list, "List the cells' names and stop");
-  app.add_option("--threads", r.grid.threads, "Thread counts (default: 1 and every core)")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 4096).description(""));
-  app.add_option("--seqlen", r.grid.seqlen, "Prefill's rows (default: 2048)")
-      ->check(CLI::Range(1, 1 << 20).description(""));
-  app.add_option("--batch", r.grid.batch, "Prefill's batch (default: 1)")
-      ->check(CLI::Range(1, 1 << 16).description(""));
-  app.add_option("--heads", r.grid.heads, "Prefill's heads (default: 8)")
-      ->check(CLI::Range(1, 1 << 16).description(""));
-  app.add_option("--head-dim", r.grid.dims, "Prefill's head dims (default: 64,128)")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 256).description(""));
-  app.add_option("--dtype", r.dtypes, "fp32, bf16, fp16 or fp64 (default: fp32,bf16)")
-      ->delimiter(',');
-  app.add_option("--seconds", r.effort.seconds, "Time for each side of a cell (default: 1)");
-  app.add_option("--repeats", r.effort.max_rounds, "At most this many runs of a cell (default: 50)")
-      ->check(CLI::Range(1, 100000).description(""));
-  app.add_flag("--quick", r.quick, "Short runs of a smaller prefill: a look, not a measurement");
-  app.add_option("--json", r.json, "Write everything to this file, for bench/plot.py")
-      ->type_name("FILE");
-  app.add_option("--python", r.python, "The python that has torch (default: python3)");
-  app.add_flag("--no-torch", r.no_torch, "Do not look for torch");
+void add_flags(CommandLine& line, Request& r) {
+  line.add("--cpu", r.cpu, "Bench the CPU (default); for a GPU see 'fa4 bench --gpu --help'");
+  line.add("--filter", r.grid.filter,
+           "Only cells whose name matches this regular expression; --list shows names");
+  line.add("--list", r.list, "List the cells' names and stop");
+  line.add("--threads", r.grid.threads, "Thread counts (default: 1 and every core)")
+      .commas()
+      .type("N")
+      .range(1, 4096);
+  line.add("--seqlen", r.grid.seqlen, "Prefill's rows (default: 2048)").range(1, 1 << 20);
+  line.add("--batch", r.grid.batch, "Prefill's batch (default: 1)").range(1, 1 << 16);
+  line.add("--heads", r.grid.heads, "Prefill's heads (default: 8)").range(1, 1 << 16);
+  line.add("--head-dim", r.grid.dims, "Prefill's head dims (default: 64,128)")
+      .commas()
+      .type("N")
+      .range(1, 256);
+  line.add("--dtype", r.dtypes, "fp32, bf16, fp16 or fp64 (default: fp32,bf16)")
+      .commas()
+      .type("DTYPE");
+  line.add("--seconds", r.effort.seconds, "Time for each side of a cell (default: 1)");
+  line.add("--repeats", r.effort.max_rounds, "At most this many runs of a cell (default: 50)")
+      .range(1, 100000);
+  line.add("--quick", r.quick, "Short runs of a smaller prefill: a look, not a measurement");
+  line.add("--json", r.json, "Write everything to this file, for bench/plot.py").type("FILE");
+  line.add("--python", r.python, "The python that has torch (default: python3)");
+  line.add("--no-torch", r.no_torch, "Do not look for torch");
 }
 
-void resolve(const CLI::App& app, const CpuInfo& cpu, Request& r) {
+void resolve(const CommandLine& line, const CpuInfo& cpu, Request& r) {
   if (r.quick) {
-    if (app.count("--seqlen") == 0) r.grid.seqlen = 512;
-    if (app.count("--seconds") == 0) r.effort.seconds = 0.1;
+    if (!line.given("--seqlen")) r.grid.seqlen = 512;
+    if (!line.given("--seconds")) r.effort.seconds = 0.1;
   }
   if (r.grid.threads.empty()) {
     r.grid.threads = {1};
@@ -109,7 +108,7 @@ std::vector<Roofs> measure_all_roofs(const Request& request, ProgressBar& bar) {
 
 void write_json(const std::string& path, const BenchResult& result) {
   std::ofstream out(path);
-  out << to_json(result).dump(2) << "\n";
+  out << json_text(result) << "\n";
   if (!out.flush()) throw std::runtime_error(path + ": could not be written");
   fmt::print("\n  wrote {}\n", path);
 }
@@ -128,21 +127,21 @@ int bench_command(int argc, char** argv) {
   if (std::find(argv, argv + argc, std::string("--gpu")) != argv + argc) {
     return gpu_bench_command(argc, argv);
   }
-  CLI::App app{
+  CommandLine line(
+      "fa4 bench",
       "Measures the machine's roofs, then attention: GFLOP/s (forward 4 b h s^2 d, halved when\n"
       "causal; backward 2.5 times that), the share of the roof, and PyTorch's attention in turns\n"
-      "in the same run with the same number of threads.",
-      "fa4 bench"};
+      "in the same run with the same number of threads.");
   Request request;
-  add_flags(app, request);
-  set_examples(app, {"bench --cpu", "bench --cpu --quick --no-torch",
-                     "bench --filter 'prefill/fp32/.*/forward' --threads 1",
-                     "bench --python /path/to/venv/bin/python --json bench.json"});
-  if (const auto code = parse(app, argc, argv)) return *code;
+  add_flags(line, request);
+  line.examples({"bench --cpu", "bench --cpu --quick --no-torch",
+                 "bench --filter 'prefill/fp32/.*/forward' --threads 1",
+                 "bench --python /path/to/venv/bin/python --json bench.json"});
+  if (const auto code = line.parse(argc, argv)) return *code;
 
   BenchResult result;
   result.cpu = cpu_info();
-  resolve(app, result.cpu, request);
+  resolve(line, result.cpu, request);
   const std::vector<Cell> grid = make_grid(request.grid);
   if (request.list) {
     for (const Cell& cell : grid) fmt::print("{}\n", cell.name());
@@ -151,6 +150,7 @@ int bench_command(int argc, char** argv) {
   if (grid.empty())
     throw UsageError(fmt::format("--filter: no cell matches '{}'", request.grid.filter));
   result.target = active_target();
+  result.quick = request.quick;
   const std::unique_ptr<TorchPeer> torch = start_torch(request, result);
   print_start(result, torch == nullptr     ? "not asked for"
                       : torch->available() ? torch->version()

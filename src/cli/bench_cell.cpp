@@ -6,7 +6,7 @@
 #include <regex>
 
 #include "cli/array.h"
-#include "cli/command.h"
+#include "cli/commands.h"
 
 namespace fa4::cli {
 namespace {

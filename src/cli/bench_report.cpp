@@ -4,6 +4,8 @@
 #include <fa4/version.h>
 #include <fmt/core.h>
 
+#include <nlohmann/json.hpp>
+
 #include "cli/array.h"
 #include "cli/terminal.h"
 
@@ -50,20 +52,29 @@ void print_roofs(const BenchResult& result) {
   }
 }
 
-/// Best rate, median rate, share of the roof, torch's best rate, ratios.
+/// Best rate, median rate, share of the roof; with torch its best rate and the ratios.
 std::vector<std::string> figures(const BenchResult& result, const Measured& m) {
-  std::vector<std::string> cells;
+  std::vector<std::string> cells = {"-", "-", "-"};
   if (m.ours.present()) {
     const double best = rate_of(m.cell, m.ours.best());
     cells = {format_rate(best), format_rate(rate_of(m.cell, m.ours.median())),
              percent(best / roof_of(m.cell, result.roofs_of(m.cell.threads)))};
-  } else {
-    cells = {"-", "-", "-"};
   }
+  if (!result.has_torch()) return cells;
   cells.push_back(m.torch.present() ? format_rate(rate_of(m.cell, m.torch.best())) : "-");
   cells.push_back(ratio_cell(m.ratio()));
   cells.push_back(ratio_cell(m.ratio(true)));
   return cells;
+}
+
+/// The columns that figures() fills, behind `first`; `roof`: and the roof itself.
+Table figures_table(const BenchResult& result, std::vector<Table::Column> first, bool roof) {
+  for (const char* name : {"fa4 best", "median", "of roof"}) first.push_back({name});
+  if (roof) first.push_back({"roof"});
+  if (result.has_torch()) {
+    for (const char* name : {"torch best", "fa4 / torch", "of medians"}) first.push_back({name});
+  }
+  return Table(std::move(first));
 }
 
 void append(std::vector<std::string>& row, const std::vector<std::string>& cells) {
@@ -84,16 +95,9 @@ void print_prefill(const BenchResult& result, const std::vector<const Measured*>
   const Cell& first = cells.front()->cell;
   print_heading(fmt::format("Prefill, s {}, b {}, h {}, {}: GFLOP/s", first.s_q, first.batch,
                             first.heads_q, threads_text(first.threads)));
-  Table table({{"pass", Align::kLeft},
-               {"dtype", Align::kLeft},
-               {"d"},
-               {"mask", Align::kLeft},
-               {"fa4 best"},
-               {"median"},
-               {"of roof"},
-               {"torch best"},
-               {"fa4 / torch"},
-               {"of medians"}});
+  Table table = figures_table(
+      result, {{"pass", Align::kLeft}, {"dtype", Align::kLeft}, {"d"}, {"mask", Align::kLeft}},
+      false);
   const Cell* last = nullptr;
   for (const Measured* m : cells) {
     const Cell& c = m->cell;
@@ -113,17 +117,8 @@ void print_decode(const BenchResult& result, const std::vector<const Measured*>&
   const Cell& first = cells.front()->cell;
   print_heading(fmt::format("Decode, one query, d {}, {} key heads, {}: GB/s of k and v", first.d,
                             first.heads_k, threads_text(first.threads)));
-  Table table({{"dtype", Align::kLeft},
-               {"query heads"},
-               {"keys"},
-               {"MiB"},
-               {"fa4 best"},
-               {"median"},
-               {"of roof"},
-               {"roof"},
-               {"torch best"},
-               {"fa4 / torch"},
-               {"of medians"}});
+  Table table =
+      figures_table(result, {{"dtype", Align::kLeft}, {"query heads"}, {"keys"}, {"MiB"}}, true);
   for (const Measured* m : cells) {
     const Cell& c = m->cell;
     std::vector<std::string> row = {short_name(c.dtype), fmt::format("{}", c.heads_q),
@@ -155,7 +150,7 @@ void print_groups(const BenchResult& result) {
 
 void print_goals(const BenchResult& result) {
   const std::vector<Goal> goals = goals_of(result);
-  if (goals.empty()) return;
+  if (goals.empty() || result.quick) return;
   print_heading("Goals");
   Table table({{"", Align::kLeft}, {"is"}, {"goal"}, {"what", Align::kLeft}});
   for (const Goal& g : goals) {
@@ -254,5 +249,7 @@ nlohmann::json to_json(const BenchResult& result) {
   }
   return json;
 }
+
+std::string json_text(const BenchResult& result) { return to_json(result).dump(2); }
 
 }  // namespace fa4::cli

@@ -2,7 +2,7 @@
 // What the bench found: tables, geometric means, goals, JSON.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -17,10 +17,12 @@ struct BenchResult {
   std::string target;         ///< What the library's kernels use, from its plan.
   std::string torch_version;  ///< "" if torch is not there.
   std::string torch_problem;  ///< Why; "" if it was not asked for.
+  bool quick = false;         ///< A look, not a measurement: no goals are held against it.
   std::vector<Roofs> roofs;   ///< One for each thread count.
   std::vector<Measured> cells;
 
   const Roofs& roofs_of(int threads) const;
+  bool has_torch() const { return !torch_version.empty(); }
 };
 
 /// A promise and what became of it.
@@ -52,5 +54,7 @@ double roof_of(const Cell& cell, const Roofs& roofs);
 
 void print_report(const BenchResult& result);
 nlohmann::json to_json(const BenchResult& result);
+/// The same as text.
+std::string json_text(const BenchResult& result);
 
 }  // namespace fa4::cli

@@ -99,23 +99,26 @@ int warm(const KernelChoice& choice) {
 }  // namespace
 
 int cache_command(int argc, char** argv) {
-  CLI::App app{
+  CommandLine line(
+      "fa4 cache",
       "Compiled GPU kernels are kept on disk: in $FA4_CACHE_DIR, else $XDG_CACHE_HOME/fa4cpp, "
       "else\n"
       "~/.cache/fa4cpp. A kernel's entry depends on its source, its options, NVRTC's version, the\n"
-      "GPU architecture and the library's version.",
-      "fa4 cache"};
-  app.require_subcommand(1);
-  CLI::App* info = app.add_subcommand("info", "where it is and what is in it");
-  CLI::App* clear_it = app.add_subcommand("clear", "remove every entry");
-  CLI::App* warm_it = app.add_subcommand("warm", "compile kernels that are not there yet");
+      "GPU architecture and the library's version.");
+  std::string action;
+  line.add("ACTION", action,
+           "info: where it is and what is in it\nclear: remove every entry\n"
+           "warm: compile kernels that are not there yet")
+      .one_of({"info", "clear", "warm"})
+      .type("")
+      .required();
   KernelChoice choice;
-  add_choice(*warm_it, choice);
-  set_examples(app, {"cache info", "cache warm --all", "cache warm 'bf16/d128'", "cache clear"});
-  if (const auto code = parse(app, argc, argv)) return *code;
-  if (info->parsed()) return print_info();
-  if (clear_it->parsed()) return clear();
-  return warm(choice);
+  add_choice(line, choice);
+  line.examples({"cache info", "cache warm --all", "cache warm 'bf16/d128'", "cache clear"});
+  if (const auto code = line.parse(argc, argv)) return *code;
+  if (action == "warm") return warm(choice);
+  if (choice.all || !choice.filters.empty()) throw UsageError("only warm takes kernels");
+  return action == "info" ? print_info() : clear();
 }
 
 }  // namespace fa4::cli

@@ -135,33 +135,32 @@ void write_json(const std::string& path, const std::vector<Row>& rows) {
   if (!out.flush()) throw std::runtime_error(path + ": could not be written");
 }
 
-void add_flags(CLI::App& app, Request& r) {
-  add_choice(app, r.choice);
-  app.add_flag("--list", r.list, "List the names and stop");
-  app.add_option("--ptx", r.ptx, "Write each kernel's PTX into this folder")->type_name("FOLDER");
-  app.add_option("--cubin", r.cubin, "Write each kernel's cubin into this folder")
-      ->type_name("FOLDER");
-  app.add_option("--json", r.json, "Write the figures to this file")->type_name("FILE");
-  app.add_flag("--log", r.log, "Print what ptxas says about each kernel");
-  app.add_option("--option", r.options, "One more option for NVRTC; may be given many times")
-      ->type_name("OPTION");
-  app.add_option("--repeats", r.repeats, "Compile each so often and keep the quickest (default: 1)")
-      ->check(CLI::Range(1, 1000).description(""));
+void add_flags(CommandLine& line, Request& r) {
+  add_choice(line, r.choice);
+  line.add("--list", r.list, "List the names and stop");
+  line.add("--ptx", r.ptx, "Write each kernel's PTX into this folder").type("FOLDER");
+  line.add("--cubin", r.cubin, "Write each kernel's cubin into this folder").type("FOLDER");
+  line.add("--json", r.json, "Write the figures to this file").type("FILE");
+  line.add("--log", r.log, "Print what ptxas says about each kernel");
+  line.add("--option", r.options, "One more option for NVRTC; may be given many times")
+      .type("OPTION");
+  line.add("--repeats", r.repeats, "Compile each so often and keep the quickest (default: 1)")
+      .range(1, 1000);
 }
 
 }  // namespace
 
 int compile_command(int argc, char** argv) {
-  CLI::App app{
+  CommandLine line(
+      "fa4 compile",
       "Compiles GPU kernels with NVRTC and tells what each costs: CPU time of the compile,\n"
       "registers, spilled bytes, shared memory, code. Needs NVRTC, and no GPU. Exit code 1 if a\n"
-      "kernel does not compile, spills, or takes twice its budget.",
-      "fa4 compile"};
+      "kernel does not compile, spills, or takes twice its budget.");
   Request request;
-  add_flags(app, request);
-  set_examples(app, {"compile --all", "compile 'forward/bf16/d128' --ptx out --cubin out",
-                     "compile --list", "compile d64/causal --repeats 5 --log"});
-  if (const auto code = parse(app, argc, argv)) return *code;
+  add_flags(line, request);
+  line.examples({"compile --all", "compile 'forward/bf16/d128' --ptx out --cubin out",
+                 "compile --list", "compile d64/causal --repeats 5 --log"});
+  if (const auto code = line.parse(argc, argv)) return *code;
   if (request.list && request.choice.filters.empty()) request.choice.all = true;
   const std::vector<KernelConfig> kernels = chosen_kernels(request.choice);
   if (request.list) {

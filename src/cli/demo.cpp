@@ -7,7 +7,7 @@
 #include <functional>
 #include <future>
 
-#include "cli/command.h"
+#include "cli/command_line.h"
 #include "cli/demo_fixture.h"
 #include "cli/demo_layer.h"
 #include "cli/demo_picture.h"
@@ -81,7 +81,7 @@ void write_files(const DemoResults& results, const std::filesystem::path& folder
   std::filesystem::create_directories(folder);
   write_npy_file((folder / "demo_attention.npy").string(), results.maps.probabilities).check();
   std::ofstream file(folder / "demo.json");
-  file << demo_json(results).dump(1) << "\n";
+  file << demo_json(results) << "\n";
   file.close();
   if (!file) {
     throw std::runtime_error(fmt::format("can't write {}", (folder / "demo.json").string()));
@@ -102,23 +102,23 @@ void check_picture(const DemoFixture& fixture, const Arguments& arguments) {
 }  // namespace
 
 int demo_command(int argc, char** argv) {
-  CLI::App app{
+  CommandLine line(
+      "fa4 demo",
       "Runs attention on what a real sentence encoder feeds it: six layers of "
-      "all-MiniLM-L6-v2,\nfour texts, forward and backward, against torch and float64.",
-      "fa4 demo"};
+      "all-MiniLM-L6-v2,\nfour texts, forward and backward, against torch and float64.");
   Arguments arguments;
-  app.add_option("--data", arguments.data, "folder of the input (data/minilm)");
-  app.add_option("--out", arguments.out, "folder for demo.json and demo_attention.npy")
-      ->capture_default_str();
-  app.add_option("--seed", arguments.seed, "seed of dout")->capture_default_str();
-  app.add_option("--threads", arguments.threads, "CPU threads, 0 = all")->capture_default_str();
-  app.add_option("--dtypes", arguments.dtypes, "of fp32, bf16, fp16")
-      ->delimiter(',')
-      ->capture_default_str();
-  app.add_option("--layer", arguments.layer, "layer to draw")->capture_default_str();
-  app.add_option("--head", arguments.head, "head to draw")->capture_default_str();
-  set_examples(app, {"demo", "demo --dtypes fp32,bf16,fp16", "demo --layer 2 --head 11 --seed 2"});
-  if (const auto code = parse(app, argc, argv)) return *code;
+  line.add("--data", arguments.data, "Folder of the input (default: data/minilm)").type("FOLDER");
+  line.add("--out", arguments.out, "Folder for demo.json and demo_attention.npy (default: out)")
+      .type("FOLDER");
+  line.add("--seed", arguments.seed, "Seed of dout (default: 1)");
+  line.add("--threads", arguments.threads, "CPU threads (default: 0, which is every core)");
+  line.add("--dtypes", arguments.dtypes, "Of fp32, bf16, fp16 (default: fp32,bf16)")
+      .commas()
+      .type("DTYPE");
+  line.add("--layer", arguments.layer, "Layer to draw (default: 3)");
+  line.add("--head", arguments.head, "Head to draw (default: 1)");
+  line.examples({"demo", "demo --dtypes fp32,bf16,fp16", "demo --layer 2 --head 11 --seed 2"});
+  if (const auto code = line.parse(argc, argv)) return *code;
 
   const std::vector<DType> dtypes = parse_dtypes(arguments.dtypes);
   const DemoFixture fixture = load_demo_fixture(find_demo_fixture(arguments.data));

@@ -2,6 +2,7 @@
 #include "cli/demo_batch.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "oracle/oracle.h"
@@ -10,7 +11,12 @@ namespace fa4::cli {
 namespace {
 
 void fill(Array& array, double x) {
-  for (int64_t i = 0; i < array.elements(); ++i) set(array, i, x);
+  const size_t bytes = array.bytes();
+  if (bytes == 0) return;
+  set(array, 0, x);
+  for (size_t done = static_cast<size_t>(size_of(array.dtype())); done < bytes; done *= 2) {
+    std::memcpy(array.data() + done, array.data(), std::min(done, bytes - done));
+  }
 }
 
 /// Makes every element NaN, so that whoever fails to write it, or reads it, is found out.

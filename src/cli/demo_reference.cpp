@@ -7,16 +7,11 @@
 #include <utility>
 
 #include "cli/demo_batch.h"
+#include "oracle/judge.h"
 #include "oracle/oracle.h"
 
 namespace fa4::cli {
 namespace {
-
-// Besides twice the plain implementation's error a slice's results may be off by these shares of
-// its largest value and of its largest sum of terms (eight roundings of float32).
-constexpr double kOfLargest = 1e-5;
-constexpr double kOfTerms = 5e-7;
-constexpr int64_t kFewRows = 16;  // In fewer a plain implementation may be right by luck.
 
 void fill_forward(DemoReferences& references, const DemoFixture& fixture, const DemoBatch& packed,
                   oracle::Precision precision, std::vector<double> DemoReference::*part) {
@@ -55,17 +50,6 @@ void fill_plain_backward(DemoReferences& references, const DemoFixture& fixture,
   gradients.dlse = dlse.view();
   fill_backward(references, packed, gradients, oracle::Precision::kSameDtype,
                 &DemoReference::plain);
-}
-
-double unit_roundoff(DType dtype) {
-  switch (dtype) {
-    case DType::kBFloat16:
-      return 0x1p-8;
-    case DType::kFloat16:
-      return 0x1p-11;
-    default:
-      return 0x1p-24;
-  }
 }
 
 }  // namespace
@@ -134,8 +118,8 @@ DemoError compare_demo(const DemoFixture& fixture, DType dtype, const std::vecto
         terms = std::max(terms, reference.magnitude[i]);
       }
     }
-    double bound = 2 * one.plain + kOfLargest * largest + kOfTerms * terms;
-    if (fixture.length(text) < kFewRows) bound += unit_roundoff(dtype) * (largest + terms / 4);
+    const double bound = oracle::allowed_error({dtype, dtype, false, fixture.length(text)},
+                                               {one.plain, largest, terms});
     one.of_bound = one.error == 0 ? 0 : one.error / bound;
     all.include(one);
   }

@@ -30,10 +30,7 @@ std::vector<DemoReferences> make_demo_references(const DemoFixture& fixture, int
                                                  const std::vector<DType>& dtypes,
                                                  const std::vector<float>& dout);
 
-/// A result against a reference, slice by slice (text, head). The rule is the tests': right if the
-/// error is at most twice that of a plain implementation in the same dtype, plus 1e-5 of the
-/// slice's largest value, plus 5e-7 of its largest sum of terms in absolute value. In texts of a
-/// few tokens, where a plain implementation may be right by luck, plus a rounding of the dtype.
+/// A result against a reference, slice by slice (text, head), by the rule of oracle/judge.h.
 struct DemoError {
   double error = 0;     ///< Largest |x - reference|.
   double plain = 0;     ///< Largest |plain - reference|.

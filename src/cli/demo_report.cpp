@@ -6,13 +6,14 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <nlohmann/json.hpp>
 
 #include "cli/terminal.h"
 
 namespace fa4::cli {
 namespace {
 
-using nlohmann::ordered_json;
+using nlohmann::json;
 
 constexpr auto kPadded = static_cast<size_t>(DemoLayout::kPadded);
 constexpr auto kPacked = static_cast<size_t>(DemoLayout::kPacked);
@@ -152,49 +153,48 @@ size_t largest_workspace(const DemoResults& results) {
   return bytes;
 }
 
-ordered_json error_json(const DemoError& error) {
+json error_json(const DemoError& error) {
   return {{"error", error.error}, {"plain", error.plain}, {"of_bound", error.of_bound}};
 }
 
 template <class Pass>
-void add_common_json(ordered_json& json, const DemoFixture& fixture, const Pass& pass,
-                     int products) {
-  json["layouts_differ"] = pass.difference;
-  json["padding_clean"] = pass.padding_clean;
-  json["workspace_bytes"] = pass.workspace_bytes;
+void add_common_json(json& run, const DemoFixture& fixture, const Pass& pass, int products) {
+  run["layouts_differ"] = pass.difference;
+  run["padding_clean"] = pass.padding_clean;
+  run["workspace_bytes"] = pass.workspace_bytes;
   for (const DemoLayout layout : kDemoLayouts) {
-    json["microseconds"][to_string(layout)] = 1e6 * pass.seconds[static_cast<size_t>(layout)];
+    run["microseconds"][to_string(layout)] = 1e6 * pass.seconds[static_cast<size_t>(layout)];
   }
-  json["tokens_per_second"] = static_cast<double>(fixture.total()) / pass.seconds[kPacked];
-  json["gflops"] = layer_flops(fixture, products) / pass.seconds[kPacked] / 1e9;
+  run["tokens_per_second"] = static_cast<double>(fixture.total()) / pass.seconds[kPacked];
+  run["gflops"] = layer_flops(fixture, products) / pass.seconds[kPacked] / 1e9;
 }
 
-ordered_json layer_json(const DemoFixture& fixture, const DemoLayer& layer) {
-  ordered_json json = {{"layer", layer.layer}, {"dtype", to_string(layer.dtype)}};
+json layer_json(const DemoFixture& fixture, const DemoLayer& layer) {
+  json run = {{"layer", layer.layer}, {"dtype", to_string(layer.dtype)}};
   const DemoForward& forward = layer.forward;
-  json["forward"] = {{"out_to_torch", error_json(forward.torch)},
-                     {"out_to_float64", error_json(forward.exact)},
-                     {"lse", error_json(forward.lse)}};
-  add_common_json(json["forward"], fixture, forward, kForwardProducts);
+  run["forward"] = {{"out_to_torch", error_json(forward.torch)},
+                    {"out_to_float64", error_json(forward.exact)},
+                    {"lse", error_json(forward.lse)}};
+  add_common_json(run["forward"], fixture, forward, kForwardProducts);
   if (!layer.backward) {
-    json["backward"] = nullptr;
-    json["no_backward"] = layer.no_backward;
-    return json;
+    run["backward"] = nullptr;
+    run["no_backward"] = layer.no_backward;
+    return run;
   }
-  json["backward"] = {{"dq", error_json(layer.backward->dq)},
-                      {"dk", error_json(layer.backward->dk)},
-                      {"dv", error_json(layer.backward->dv)}};
-  add_common_json(json["backward"], fixture, *layer.backward, kBackwardProducts);
-  return json;
+  run["backward"] = {{"dq", error_json(layer.backward->dq)},
+                     {"dk", error_json(layer.backward->dk)},
+                     {"dv", error_json(layer.backward->dv)}};
+  add_common_json(run["backward"], fixture, *layer.backward, kBackwardProducts);
+  return run;
 }
 
-ordered_json input_json(const DemoFixture& fixture) {
-  ordered_json json = {{"model", fixture.model},        {"source", fixture.source},
-                       {"layers", fixture.layers},      {"heads", fixture.heads},
-                       {"head_dim", fixture.head_dim},  {"tokens", fixture.total()},
-                       {"padded_to", fixture.longest()}};
-  for (size_t i = 0; i < fixture.texts.size(); ++i) json["lengths"].push_back(fixture.length(i));
-  return json;
+json input_json(const DemoFixture& fixture) {
+  json input = {{"model", fixture.model},        {"source", fixture.source},
+                {"layers", fixture.layers},      {"heads", fixture.heads},
+                {"head_dim", fixture.head_dim},  {"tokens", fixture.total()},
+                {"padded_to", fixture.longest()}};
+  for (size_t i = 0; i < fixture.texts.size(); ++i) input["lengths"].push_back(fixture.length(i));
+  return input;
 }
 
 }  // namespace
@@ -271,26 +271,26 @@ bool print_demo_verdict(const DemoResults& results) {
   return true;
 }
 
-ordered_json demo_json(const DemoResults& results) {
+std::string demo_json(const DemoResults& results) {
   const DemoFixture& fixture = *results.fixture;
-  ordered_json json = {{"fa4", version()}, {"seed", results.seed}, {"threads", results.threads}};
-  json["device"] = results.device;
-  json["input"] = input_json(fixture);
-  json["rule"] =
-      "right if of_bound <= 1: the largest over (text, head) of error / (2 plain + 1e-5 largest + "
-      "5e-7 terms)";
-  for (const DemoLayer& layer : results.layers) json["runs"].push_back(layer_json(fixture, layer));
-  json["score_matrix_bytes"] = score_bytes(fixture);
-  json["attention"] = {{"file", "demo_attention.npy"},
+  json demo = {{"fa4", version()}, {"seed", results.seed}, {"threads", results.threads}};
+  demo["device"] = results.device;
+  demo["input"] = input_json(fixture);
+  demo["rule"] =
+      "right if of_bound <= 1: the largest over (text, head) of error / what docs/numerics.md "
+      "allows";
+  for (const DemoLayer& layer : results.layers) demo["runs"].push_back(layer_json(fixture, layer));
+  demo["score_matrix_bytes"] = score_bytes(fixture);
+  demo["attention"] = {{"file", "demo_attention.npy"},
                        {"dims", "[layer, head, query, key]"},
                        {"text", fixture.texts[results.maps.text].text},
                        {"tokens", results.maps.tokens},
                        {"drawn_layer", results.drawn_layer},
                        {"drawn_head", results.drawn_head},
                        {"row_sum_error", results.maps.row_sum_error}};
-  json["failures"] = demo_failures(results);
-  json["pass"] = demo_failures(results).empty();
-  return json;
+  demo["failures"] = demo_failures(results);
+  demo["pass"] = demo_failures(results).empty();
+  return demo.dump(1);
 }
 
 }  // namespace fa4::cli

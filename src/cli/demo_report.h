@@ -2,7 +2,6 @@
 // What the demo says: its tables, its verdict and its JSON.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -31,6 +30,7 @@ void print_demo_tables(const DemoResults& results);
 /// Returns whether all is right.
 bool print_demo_verdict(const DemoResults& results);
 
-nlohmann::ordered_json demo_json(const DemoResults& results);
+/// JSON of everything, as text.
+std::string demo_json(const DemoResults& results);
 
 }  // namespace fa4::cli

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <regex>
 
+#include "cli/command_line.h"
 #include "cli/terminal.h"
 
 namespace fa4::cli {
@@ -24,24 +25,21 @@ struct Request {
   bool quick = false;
 };
 
-void add_flags(CLI::App& app, Request& r) {
-  app.add_flag("--gpu", r.gpu, "Bench the GPU");
-  app.add_option("--filter", r.filter,
-                 "Only cells whose name matches this regular expression; --list shows names");
-  app.add_flag("--list", r.list, "List the cells' names and stop");
-  app.add_option("--peers", r.effort.peers,
-                 "Peers, of cudnn, fa2, fa3, fa4-py, flex, gemm (default: all that are there)")
-      ->delimiter(',');
-  app.add_option("--seconds", r.effort.seconds, "Load in one turn (default: 0.3)")
-      ->check(CLI::Range(0.001, 60.0).description(""));
-  app.add_option("--rounds", r.effort.rounds, "Turns of each (default: 3)")
-      ->check(CLI::Range(1, 1000).description(""));
-  app.add_flag("--quick", r.quick, "One short round: a look, not a measurement");
-  app.add_flag("--host", r.host, "Only what calls and kernel loads cost the host");
-  app.add_option("--json", r.json, "Write everything to this file, for bench/plot.py")
-      ->type_name("FILE");
-  app.add_option("--python", r.python, "The python that has torch (default: python3)");
-  app.add_flag("--no-torch", r.no_torch, "Do not look for peers");
+void add_flags(CommandLine& line, Request& r) {
+  line.add("--gpu", r.gpu, "Bench the GPU");
+  line.add("--filter", r.filter,
+           "Only cells whose name matches this regular expression; --list shows names");
+  line.add("--list", r.list, "List the cells' names and stop");
+  line.add("--peers", r.effort.peers,
+           "Peers, of cudnn, fa2, fa3, fa4-py, flex, gemm (default: all that are there)")
+      .commas();
+  line.add("--seconds", r.effort.seconds, "Load in one turn (default: 0.3)").range(0.001, 60.0);
+  line.add("--rounds", r.effort.rounds, "Turns of each (default: 3)").range(1, 1000);
+  line.add("--quick", r.quick, "One short round: a look, not a measurement");
+  line.add("--host", r.host, "Only what calls and kernel loads cost the host");
+  line.add("--json", r.json, "Write everything to this file, for bench/plot.py").type("FILE");
+  line.add("--python", r.python, "The python that has torch (default: python3)");
+  line.add("--no-torch", r.no_torch, "Do not look for peers");
 }
 
 /// Keeps of the wanted peers those that are there.
@@ -138,19 +136,19 @@ std::vector<GpuCell> gpu_grid(const std::string& filter) {
 }
 
 int gpu_bench_command(int argc, char** argv) {
-  CLI::App app{
+  CommandLine line(
+      "fa4 bench --gpu",
       "Times attention on the GPU, ours and every peer that the machine has, in turns in one run\n"
       "under sustained load: TFLOP/s (2 b h s^2 (d_qk + d_v), halved when causal), ratios to\n"
-      "cuDNN, and the share of a cuBLAS product of 8192^3 in the same run.",
-      "fa4 bench --gpu"};
+      "cuDNN, and the share of a cuBLAS product of 8192^3 in the same run.");
   Request request;
-  add_flags(app, request);
-  set_examples(app, {"bench --gpu", "bench --gpu --host", "bench --gpu --quick --peers cudnn",
-                     "bench --gpu --filter 'd128/causal' --json gpu.json"});
-  if (const auto code = parse(app, argc, argv)) return *code;
+  add_flags(line, request);
+  line.examples({"bench --gpu", "bench --gpu --host", "bench --gpu --quick --peers cudnn",
+                 "bench --gpu --filter 'd128/causal' --json gpu.json"});
+  if (const auto code = line.parse(argc, argv)) return *code;
   if (request.quick) {
-    if (app.count("--seconds") == 0) request.effort.seconds = 0.05;
-    if (app.count("--rounds") == 0) request.effort.rounds = 1;
+    if (!line.given("--seconds")) request.effort.seconds = 0.05;
+    if (!line.given("--rounds")) request.effort.rounds = 1;
   }
   const std::vector<GpuCell> cells = gpu_grid(request.filter);
   if (request.list) {

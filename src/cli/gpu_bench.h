@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/script_process.h"
 #include "gpu/runtime.h"
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // fa4 info: what this machine has and what fa4 can do on it.
-#include <dirent.h>
 #include <fa4/plan.h>
 #include <fa4/version.h>
 #include <fmt/core.h>
@@ -8,9 +7,10 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "cli/command.h"
+#include "cli/command_line.h"
 #include "cli/cpu_info.h"
 #include "cli/terminal.h"
+#include "gpu/runtime.h"
 
 namespace fa4::cli {
 namespace {
@@ -38,52 +38,51 @@ AttentionProblem with(AttentionProblem problem, const Change& change) {
 }
 
 /// Features of the contract beside dtypes and head dims.
-std::vector<Question> feature_questions() {
-  constexpr DType kType = DType::kFloat32;
-  const AttentionProblem forward = problem_of(Pass::kForward, kType, 64, 64);
-  const AttentionProblem backward = problem_of(Pass::kBackward, kType, 64, 64);
+std::vector<Question> feature_questions(DType dtype) {
+  const AttentionProblem forward = problem_of(Pass::kForward, dtype, 64, 64);
+  const AttentionProblem backward = problem_of(Pass::kBackward, dtype, 64, 64);
   using P = AttentionProblem;
   return {
-      {"grouped heads, 8 on 2", problem_of(Pass::kForward, kType, 64, 64, 8, 2)},
-      {"d_qk 192, d_v 128", problem_of(Pass::kForward, kType, 192, 128)},
-      {"causal", with(forward, [](P& p) { p.options.causal = Causal::kBottomRight; })},
+      {"grouped heads, 8 on 2", problem_of(Pass::kForward, dtype, 64, 64, 8, 2)},
+      {"d_qk 192, d_v 128", problem_of(Pass::kForward, dtype, 192, 128)},
+      {"causal", with(forward, [=](P& p) { p.options.causal = Causal::kBottomRight; })},
       {"window", with(forward,
-                      [](P& p) {
+                      [=](P& p) {
                         p.options.window = {64, 0};
                       })},
-      {"softcap", with(forward, [](P& p) { p.options.softcap = 30; })},
-      {"dropout", with(forward, [](P& p) { p.options.dropout_p = 0.1; })},
+      {"softcap", with(forward, [=](P& p) { p.options.softcap = 30; })},
+      {"dropout", with(forward, [=](P& p) { p.options.dropout_p = 0.1; })},
       {"boolean mask", with(forward,
-                            [](P& p) {
+                            [=](P& p) {
                               p.mask = {DType::kBool, 4, {1, 1, 128, 128}};
                             })},
       {"bias with gradient", with(backward,
-                                  [](P& p) {
-                                    p.bias = {kType, 4, {1, 4, 128, 128}};
+                                  [=](P& p) {
+                                    p.bias = {dtype, 4, {1, 4, 128, 128}};
                                     p.has_dbias = true;
                                   })},
       {"ALiBi", with(forward,
-                     [](P& p) {
+                     [=](P& p) {
                        p.alibi_slopes = {DType::kFloat32, 1, {4}};
                      })},
       {"sink with gradient", with(backward,
-                                  [](P& p) {
-                                    p.sink = {kType, 1, {4}};
+                                  [=](P& p) {
+                                    p.sink = {dtype, 1, {4}};
                                     p.has_dsink = true;
                                   })},
       {"packed sequences", with(forward,
-                                [](P& p) {
-                                  p.q = p.k = p.v = {kType, 3, {128, 4, 64}};
+                                [=](P& p) {
+                                  p.q = p.k = p.v = {dtype, 3, {128, 4, 64}};
                                   p.cu_seqlens_q = p.cu_seqlens_k = {DType::kInt32, 1, {3}};
                                 })},
-      {"gradient of the LSE", with(backward, [](P& p) { p.has_dlse = true; })},
-      {"deterministic backward", with(backward, [](P& p) { p.options.deterministic = true; })},
-      {"batch-invariant", with(forward, [](P& p) { p.options.batch_invariant = true; })},
+      {"gradient of the LSE", with(backward, [=](P& p) { p.has_dlse = true; })},
+      {"deterministic backward", with(backward, [=](P& p) { p.options.deterministic = true; })},
+      {"batch-invariant", with(forward, [=](P& p) { p.options.batch_invariant = true; })},
   };
 }
 
-std::string answer(const AttentionProblem& problem, Notes& reasons) {
-  const Support support = supports(problem, Device::cpu());
+std::string answer(const AttentionProblem& problem, Device device, Notes& reasons) {
+  const Support support = supports(problem, device);
   if (support) return paint("yes", Style::kGood);
   return fmt::format("{} {}", paint("no", Style::kBad), reasons.mark(support.reason));
 }
@@ -94,20 +93,16 @@ std::string plan_text(const AttentionProblem& problem) {
   return plan.ok() ? plan->describe() : "";
 }
 
-/// NVIDIA devices by their device files: info asks no driver, since no backend would use it.
-int nvidia_devices() {
-  int count = 0;
-  DIR* folder = opendir("/dev");
-  if (folder == nullptr) return 0;
-  while (const dirent* entry = readdir(folder)) {
-    const std::string name = entry->d_name;
-    if (name.size() > 6 && name.compare(0, 6, "nvidia") == 0 &&
-        name.find_first_not_of("0123456789", 6) == std::string::npos) {
-      ++count;
-    }
+/// The GPUs that the driver shows, by name.
+std::vector<std::string> gpu_names() {
+  std::vector<std::string> names;
+  for (int i = 0;; ++i) {
+    const auto runtime = gpu::cuda_runtime(i);
+    if (!runtime.ok()) return names;
+    const gpu::Properties& p = (*runtime)->properties();
+    names.push_back(fmt::format("{}, compute capability {}.{}, {} multiprocessors", p.name, p.major,
+                                p.minor, p.multiprocessors));
   }
-  closedir(folder);
-  return count;
 }
 
 std::string join(const std::vector<std::string>& words, const char* between) {
@@ -140,43 +135,62 @@ void print_cpu(const CpuInfo& cpu, const std::vector<std::string>& targets) {
   }
 }
 
-void print_gpus() {
-  print_heading("GPUs");
-  const int devices = nvidia_devices();
-  fmt::print("  looked for NVIDIA devices (/dev/nvidia0, ...): {}\n",
-             devices == 0 ? "none" : fmt::format("{} found", devices));
-  const Support support =
-      supports(problem_of(Pass::kForward, DType::kBFloat16, 128, 128), Device::cuda(0));
-  fmt::print("  usable: {}\n", support ? paint("yes", Style::kGood)
-                                       : paint("no", Style::kBad) + ", " + support.reason);
-}
-
-void print_support() {
-  print_heading("Supported on the CPU");
+void print_support(Device device, std::initializer_list<DType> dtypes, const std::string& heading) {
+  print_heading(heading);
   Notes reasons;
   Table table({{"", Table::Align::kLeft},
                {"forward", Table::Align::kLeft},
                {"backward", Table::Align::kLeft}});
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
-    table.add_row({fmt::format("{}, head dim 64", to_string(dtype)),
-                   answer(problem_of(Pass::kForward, dtype, 64, 64), reasons),
-                   answer(problem_of(Pass::kBackward, dtype, 64, 64), reasons)});
-  }
-  for (const int64_t d : {1, 256, 512}) {
-    table.add_row({fmt::format("float32, head dim {}", d),
-                   answer(problem_of(Pass::kForward, DType::kFloat32, d, d), reasons),
-                   answer(problem_of(Pass::kBackward, DType::kFloat32, d, d), reasons)});
-  }
-  for (Question question : feature_questions()) {
-    AttentionProblem forward = question.problem;
+  const auto add = [&](const std::string& what, AttentionProblem forward,
+                       const AttentionProblem& backward) {
     forward.pass = Pass::kForward;
     forward.has_dlse = forward.has_dbias = forward.has_dsink = false;
+    table.add_row({what, answer(forward, device, reasons), answer(backward, device, reasons)});
+  };
+  const DType main = *dtypes.begin();
+  for (const DType dtype : dtypes) {
+    const AttentionProblem problem = problem_of(Pass::kBackward, dtype, 64, 64);
+    add(fmt::format("{}, head dim 64", to_string(dtype)), problem, problem);
+  }
+  for (const int64_t d : {1, 256, 512}) {
+    const AttentionProblem problem = problem_of(Pass::kBackward, main, d, d);
+    add(fmt::format("{}, head dim {}", to_string(main), d), problem, problem);
+  }
+  for (const Question& question : feature_questions(main)) {
     AttentionProblem backward = question.problem;
     backward.pass = Pass::kBackward;
-    table.add_row({question.what, answer(forward, reasons), answer(backward, reasons)});
+    add(question.what, question.problem, backward);
   }
   table.print();
   reasons.print();
+}
+
+void print_gpus() {
+  print_heading("GPUs");
+  const std::vector<std::string> names = gpu_names();
+  const AttentionProblem plain = problem_of(Pass::kForward, DType::kBFloat16, 128, 128);
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Device device = Device::cuda(static_cast<int>(i));
+    fmt::print("  {}    {}\n", to_string(device), names[i]);
+    const Support support = supports(plain, device);
+    if (!support)
+      fmt::print("            {}: {}\n", paint("not usable", Style::kBad), support.reason);
+  }
+  if (names.empty()) fmt::print("  none: {}\n", supports(plain, Device::cuda(0)).reason);
+}
+
+/// One table for the CPU, and one for the first GPU that can be used.
+void print_supports(size_t gpus) {
+  print_support(Device::cpu(),
+                {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64},
+                "Supported on the CPU");
+  for (size_t i = 0; i < gpus; ++i) {
+    const Device device = Device::cuda(static_cast<int>(i));
+    if (!supports(problem_of(Pass::kForward, DType::kBFloat16, 128, 128), device)) continue;
+    print_support(device, {DType::kBFloat16, DType::kFloat16, DType::kFloat32},
+                  fmt::format("Supported on {}", to_string(device)));
+    return;
+  }
 }
 
 void print_plans() {
@@ -195,7 +209,7 @@ nlohmann::json to_json(const CpuInfo& cpu, const std::vector<std::string>& targe
                       {"sharers", cache.sharers}});
   }
   nlohmann::json features;
-  for (const Question& question : feature_questions()) {
+  for (const Question& question : feature_questions(DType::kFloat32)) {
     const Support support = supports(question.problem, Device::cpu());
     features[question.what] = {{"supported", support.supported}, {"reason", support.reason}};
   }
@@ -208,18 +222,18 @@ nlohmann::json to_json(const CpuInfo& cpu, const std::vector<std::string>& targe
             {"memory_bytes", cpu.memory_bytes},
             {"flags", cpu.flags},
             {"targets", targets}}},
-          {"nvidia_devices", nvidia_devices()},
+          {"gpus", gpu_names()},
           {"features_on_cpu", features}};
 }
 
 }  // namespace
 
 int info_command(int argc, char** argv) {
-  CLI::App app{"Says what this machine has and what fa4 can do on it.", "fa4 info"};
+  CommandLine line("fa4 info", "Says what this machine has and what fa4 can do on it.");
   bool json = false;
-  app.add_flag("--json", json, "Print JSON");
-  set_examples(app, {"info", "info --json"});
-  if (const auto code = parse(app, argc, argv)) return *code;
+  line.add("--json", json, "Print JSON");
+  line.examples({"info", "info --json"});
+  if (const auto code = line.parse(argc, argv)) return *code;
 
   const CpuInfo cpu = cpu_info();
   const std::vector<std::string> targets = library_targets();
@@ -230,7 +244,7 @@ int info_command(int argc, char** argv) {
   fmt::print("{}\n", paint(fmt::format("fa4 {}", version()), Style::kTitle));
   print_cpu(cpu, targets);
   print_gpus();
-  print_support();
+  print_supports(gpu_names().size());
   print_plans();
   return kExitOk;
 }

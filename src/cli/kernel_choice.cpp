@@ -19,12 +19,11 @@ std::regex parse_filter(const std::string& text) {
 
 }  // namespace
 
-void add_choice(CLI::App& app, KernelChoice& choice) {
-  app.add_option("FILTER", choice.filters,
-                 "Kernels whose names match one of these regular expressions")
-      ->type_name("");
-  app.add_option("--target", choice.target, "The GPU architecture (default: sm_90a)");
-  app.add_flag("--all", choice.all, "Every kernel of the target");
+void add_choice(CommandLine& line, KernelChoice& choice) {
+  line.add("FILTER", choice.filters, "Kernels whose names match one of these regular expressions")
+      .type("");
+  line.add("--target", choice.target, "The GPU architecture (default: sm_90a)").type("ARCH");
+  line.add("--all", choice.all, "Every kernel of the target");
 }
 
 std::vector<gpu::KernelConfig> chosen_kernels(const KernelChoice& choice) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/command.h"
+#include "cli/command_line.h"
 #include "gpu/configs.h"
 
 namespace fa4::cli {
@@ -17,7 +17,7 @@ struct KernelChoice {
 };
 
 /// Adds FILTER..., --target and --all.
-void add_choice(CLI::App& app, KernelChoice& choice);
+void add_choice(CommandLine& line, KernelChoice& choice);
 
 /// The kernels of the target whose names match one of the filters. UsageError: an unknown target,
 /// neither filters nor --all, no match.

@@ -8,7 +8,7 @@
 #include <exception>
 #include <string>
 
-#include "cli/command.h"
+#include "cli/commands.h"
 
 namespace {
 

@@ -4,9 +4,10 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cli/command.h"
+#include "cli/command_line.h"
 #include "cli/terminal.h"
 
 namespace fa4::cli {
@@ -108,12 +109,17 @@ void print_table(const std::vector<Row>& rows) {
     last = row.chip;
   }
   table.print();
+  if (std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.tile.cta_pair; })) {
+    fmt::print(
+        "  2 CTAs: a pair shares each product; tile and cycles are those of one of the two.\n");
+  }
 }
 
 void print_traffic(const Row& row) {
   fmt::print("\n{}\n\n",
-             paint(fmt::format("Shared-memory traffic, {} {} on {}", name_of(row.tile.direction),
-                               shape_of(row.tile), row.chip->name),
+             paint(fmt::format("Shared-memory traffic of {}, {} {} on {}",
+                               row.tile.cta_pair ? "each CTA of a pair" : "one CTA",
+                               name_of(row.tile.direction), shape_of(row.tile), row.chip->name),
                    Style::kBold));
   Table table({{"what", Table::Align::kLeft}, {"KiB"}, {"cycles"}});
   int64_t bytes = 0;
@@ -165,39 +171,37 @@ nlohmann::json to_json(const Row& row) {
           {"shared_memory_traffic", traffic}};
 }
 
-void add_flags(CLI::App& app, Request& request) {
+void add_flags(CommandLine& line, Request& request) {
   const auto chip = [](const std::string& name) {
     return model::find_chip(name) != nullptr
                ? std::string()
                : fmt::format("{} is unknown; known: A100 H100 B200 B300", name);
   };
-  app.add_option("--chip", request.chip, "A100, H100, B200 or B300 (default: all)")
-      ->check(CLI::Validator(chip, ""));
-  app.add_option("--pass", request.pass, "Which pass (default: both)")
-      ->check(CLI::IsMember({"forward", "backward", "both"}))
-      ->type_name("");
-  app.add_option("--tile-m", request.tile_m, "Queries of a tile (default: 128, and 256 forward)");
-  app.add_option("--tile-n", request.tile_n, "Keys of a tile (default: 128)");
-  app.add_option("--head-dim", request.head_dim, "Head dim (default: 128)");
-  app.add_option("--head-dim-v", request.head_dim_v, "Head dim of v (default: --head-dim)");
-  app.add_flag("--two-cta", request.two_cta,
-               "A pair of CTAs shares the tile's products (B200, B300)");
-  app.add_flag("--json", request.json, "Print JSON");
+  line.add("--chip", request.chip, "A100, H100, B200 or B300 (default: all)").check(chip);
+  line.add("--pass", request.pass, "Which pass (default: both)")
+      .one_of({"forward", "backward", "both"})
+      .type("PASS");
+  line.add("--tile-m", request.tile_m, "Queries of a tile (default: 128, and 256 forward)");
+  line.add("--tile-n", request.tile_n, "Keys of a tile (default: 128)");
+  line.add("--head-dim", request.head_dim, "Head dim (default: 128)");
+  line.add("--head-dim-v", request.head_dim_v, "Head dim of v (default: --head-dim)");
+  line.add("--two-cta", request.two_cta, "A pair of CTAs shares the tile's products (B200, B300)");
+  line.add("--json", request.json, "Print JSON");
 }
 
 }  // namespace
 
 int roofline_command(int argc, char** argv) {
-  CLI::App app{
+  CommandLine line(
+      "fa4 roofline",
       "Says how many cycles one tile of attention keeps each unit of a GPU busy: the matrix\n"
-      "unit, shared memory and the exponential unit. docs/roofline.md derives the formulas.",
-      "fa4 roofline"};
+      "unit, shared memory and the exponential unit. docs/roofline.md derives the formulas.");
   Request request;
-  add_flags(app, request);
-  set_examples(app, {"roofline", "roofline --chip B200 --pass backward --two-cta",
-                     "roofline --chip H100 --tile-m 128 --tile-n 176 --pass forward",
-                     "roofline --head-dim 64 --json"});
-  if (const auto code = parse(app, argc, argv)) return *code;
+  add_flags(line, request);
+  line.examples({"roofline", "roofline --chip B200 --pass backward --two-cta",
+                 "roofline --chip H100 --tile-m 128 --tile-n 176 --pass forward",
+                 "roofline --head-dim 64 --json"});
+  if (const auto code = line.parse(argc, argv)) return *code;
 
   const std::vector<Row> rows = rows_of(request);
   if (request.json) {

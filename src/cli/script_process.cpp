@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 namespace fa4::cli {
 namespace {
@@ -37,12 +38,18 @@ ScriptProcess::ScriptProcess(const std::string& python, const char* script) {
   } else if (hello->contains("error")) {
     problem_ = fmt::format("{}: {}", python, (*hello)["error"].get<std::string>());
   } else {
-    hello_ = hello;
+    hello_ = std::make_unique<nlohmann::json>(*hello);
   }
   if (!hello_) stop();
 }
 
 ScriptProcess::~ScriptProcess() { stop(); }
+
+nlohmann::json ScriptProcess::hello() const { return available() ? *hello_ : nlohmann::json(); }
+
+std::optional<nlohmann::json> ScriptProcess::ask(const nlohmann::json& request) {
+  return send(request) ? receive() : std::nullopt;
+}
 
 void ScriptProcess::start(const char* python, const char* script) {
   signal(SIGPIPE, SIG_IGN);  // A peer that died is told by the failed write.

@@ -4,7 +4,8 @@
 
 #include <sys/types.h>
 
-#include <nlohmann/json.hpp>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
@@ -19,16 +20,14 @@ class ScriptProcess {
   ScriptProcess(const ScriptProcess&) = delete;
   ScriptProcess& operator=(const ScriptProcess&) = delete;
 
-  bool available() const { return hello_.has_value(); }
+  bool available() const { return hello_ != nullptr; }
   /// The first line; null if it is not available.
-  nlohmann::json hello() const { return hello_.value_or(nlohmann::json()); }
+  nlohmann::json hello() const;
   /// What went wrong last.
   const std::string& problem() const { return problem_; }
 
   /// The answer; nothing, with problem() set, if there is none or it is an error.
-  std::optional<nlohmann::json> ask(const nlohmann::json& request) {
-    return send(request) ? receive() : std::nullopt;
-  }
+  std::optional<nlohmann::json> ask(const nlohmann::json& request);
   /// The two halves of ask().
   bool send(const nlohmann::json& request);
   std::optional<nlohmann::json> receive();
@@ -41,7 +40,7 @@ class ScriptProcess {
   pid_t process_ = -1;
   int to_ = -1, from_ = -1;
   std::string buffer_;
-  std::optional<nlohmann::json> hello_;
+  std::unique_ptr<nlohmann::json> hello_;
   std::string problem_;
 };
 

@@ -5,14 +5,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "cli/attend_request.h"
+#include "cli/attend_tensors.h"
 #include "cli/check.h"
-#include "cli/command.h"
+#include "cli/command_line.h"
+#include "cli/cpu_info.h"
+#include "cli/device_call.h"
 #include "cli/terminal.h"
+#include "gpu/runtime.h"
 
 namespace fa4::cli {
 namespace {
@@ -198,18 +202,53 @@ Verdict run(const Call& call, const Check& check) {
   return verdict;
 }
 
+/// A place that runs problems: the CPU under one SIMD target, or a GPU.
+struct Backend {
+  std::string name;  ///< "cpu AVX2", "cuda:0"
+  Device device;
+  std::string target;  ///< The CPU's; empty: whichever FA4_CPU_TARGET or the library chooses.
+};
+
+std::vector<Backend> backends() {
+  std::vector<Backend> all;
+  const char* forced = std::getenv("FA4_CPU_TARGET");
+  if (forced != nullptr && *forced != '\0') {
+    all.push_back({fmt::format("cpu {}", active_target()), Device::cpu(), ""});
+  } else {
+    for (const std::string& target : library_targets()) {
+      all.push_back({fmt::format("cpu {}", target), Device::cpu(), target});
+    }
+  }
+  for (int i = 0; gpu::cuda_runtime(i).ok(); ++i) {
+    all.push_back({to_string(Device::cuda(i)), Device::cuda(i), ""});
+  }
+  return all;
+}
+
 /// The backward needs a right forward; else it is skipped.
-std::pair<Verdict, Verdict> run(const Test& test, uint64_t seed) {
-  const Problem p = make_problem(test, seed);
+std::pair<Verdict, Verdict> run(const Backend& backend, const Problem& p,
+                                const ForwardReference& forward_right,
+                                const BackwardReference& backward_right) {
+  if (!backend.target.empty()) setenv("FA4_CPU_TARGET", backend.target.c_str(), 1);
   const AttentionTensors tensors = p.arrays.tensors(Device::cpu());
   const AttentionGradients gradients = p.arrays.gradients(Device::cpu());
-  Verdict forward = run([&] { return attention(tensors, p.options); },
-                        [&] { return check_forward(tensors, p.options); });
-  if (forward.kind != Verdict::Kind::kPassed) {
-    return {forward, {Verdict::Kind::kSkipped, "the forward did not pass"}};
+  const auto on_backend = [&](const auto& call) {
+    return [&] { return call_on(backend.device, p.arrays, call); };
+  };
+  const auto call_forward = [&](const AttentionTensors& t, const AttentionGradients&) {
+    return attention(t, p.options);
+  };
+  const auto call_backward = [&](const AttentionTensors& t, const AttentionGradients& g) {
+    return attention_backward(t, g, p.options);
+  };
+  Verdict forward = run(on_backend(call_forward),
+                        [&] { return check_forward(tensors, p.options, forward_right); });
+  Verdict backward{Verdict::Kind::kSkipped, "the forward did not pass"};
+  if (forward.kind == Verdict::Kind::kPassed) {
+    backward = run(on_backend(call_backward),
+                   [&] { return check_backward(tensors, gradients, p.options, backward_right); });
   }
-  Verdict backward = run([&] { return attention_backward(tensors, gradients, p.options); },
-                         [&] { return check_backward(tensors, gradients, p.options); });
+  if (!backend.target.empty()) unsetenv("FA4_CPU_TARGET");
   return {std::move(forward), std::move(backward)};
 }
 
@@ -247,9 +286,10 @@ std::string cell_of(const Verdict& v, Notes& reasons) {
   return fmt::format("{} {:8.2f} ms {:4.0f}% ", word_of(v.kind), v.milliseconds, v.worst * 100);
 }
 
-void print_line(const Test& test, const Verdict& forward, const Verdict& backward, Notes& reasons) {
-  fmt::print("  cpu  {:<40} {:<30}  {}  {}\n", test.name, shape_of(test), cell_of(forward, reasons),
-             cell_of(backward, reasons));
+void print_line(const Backend& backend, const Test& test, const Verdict& forward,
+                const Verdict& backward, Notes& reasons) {
+  fmt::print("  {:<11} {:<40} {:<30}  {}  {}\n", backend.name, test.name, shape_of(test),
+             cell_of(forward, reasons), cell_of(backward, reasons));
   std::fflush(stdout);
 }
 
@@ -272,16 +312,17 @@ void print_summary(const Totals& totals, double seconds, bool good) {
 }  // namespace
 
 int selftest_command(int argc, char** argv) {
-  CLI::App app{
-      "Runs twenty problems, forward and backward, on every backend that this machine has, and\n"
-      "compares each result with dense float64 attention. Exit code 1 if one is wrong.",
-      "fa4 selftest"};
+  CommandLine line(
+      "fa4 selftest",
+      "Runs twenty problems, forward and backward, on every backend that this machine has (each\n"
+      "SIMD target of the CPU, each GPU), and compares each result with dense float64 attention.\n"
+      "Exit code 1 if one is wrong.");
   uint64_t seed = std::random_device{}();
   bool json = false;
-  app.add_option("--seed", seed, "Seed of the inputs (default: a new one each time)");
-  app.add_flag("--json", json, "Print JSON");
-  set_examples(app, {"selftest", "selftest --seed 42"});
-  if (const auto code = parse(app, argc, argv)) return *code;
+  line.add("--seed", seed, "Seed of the inputs (default: a new one each time)");
+  line.add("--json", json, "Print JSON");
+  line.examples({"selftest", "selftest --seed 42"});
+  if (const auto code = line.parse(argc, argv)) return *code;
 
   Totals totals;
   Notes reasons;
@@ -289,22 +330,30 @@ int selftest_command(int argc, char** argv) {
   const auto start = std::chrono::steady_clock::now();
   if (!json) {
     fmt::print("{}, seed {}\n\n", paint("fa4 selftest", Style::kBold), seed);
-    fmt::print("  {}\n", paint(fmt::format("{:<77}{:<24}{}", "problem", "forward, error/allowed",
-                                           "backward, error/allowed"),
+    fmt::print("  {}\n", paint(fmt::format("{:<84}{:<24}{}", "backend     problem",
+                                           "forward, error/allowed", "backward, error/allowed"),
                                Style::kDim));
   }
+  const std::vector<Backend> all = backends();
   for (const Test& test : kTests) {
-    const auto [forward, backward] = run(test, seed);
-    totals.count(forward.kind);
-    totals.count(backward.kind);
-    if (json) {
-      results.push_back({{"backend", "cpu"},
-                         {"name", test.name},
-                         {"shape", shape_of(test)},
-                         {"forward", to_json(forward)},
-                         {"backward", to_json(backward)}});
-    } else {
-      print_line(test, forward, backward, reasons);
+    const Problem p = make_problem(test, seed);
+    const AttentionTensors tensors = p.arrays.tensors(Device::cpu());
+    const AttentionGradients gradients = p.arrays.gradients(Device::cpu());
+    const ForwardReference forward_right = forward_reference(tensors, p.options);
+    const BackwardReference backward_right = backward_reference(tensors, gradients, p.options);
+    for (const Backend& backend : all) {
+      const auto [forward, backward] = run(backend, p, forward_right, backward_right);
+      totals.count(forward.kind);
+      totals.count(backward.kind);
+      if (json) {
+        results.push_back({{"backend", backend.name},
+                           {"name", test.name},
+                           {"shape", shape_of(test)},
+                           {"forward", to_json(forward)},
+                           {"backward", to_json(backward)}});
+      } else {
+        print_line(backend, test, forward, backward, reasons);
+      }
     }
   }
   const bool good = totals.failed == 0 && totals.passed > 0;

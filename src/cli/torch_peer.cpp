@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include <nlohmann/json.hpp>
+
 namespace fa4::cli {
 
 std::string TorchPeer::version() const {

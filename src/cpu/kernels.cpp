@@ -2,12 +2,11 @@
 // The table of micro-kernels, once per target, and the choice among them.
 #include "cpu/kernels.h"
 
-#include <strings.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 // Arrays of vectors rule out targets whose vectors have no size at compile time; the others add
@@ -72,6 +71,13 @@ HWY_AFTER_NAMESPACE();
 namespace fa4::cpu {
 namespace {
 
+/// Whether two words of ASCII are the same but for upper and lower case.
+bool same_word(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](char x, char y) { return lower(x) == lower(y); });
+}
+
 std::vector<Target> find_targets() {
   std::vector<Target> found;
   const int64_t able = hwy::SupportedTargets();
@@ -110,7 +116,7 @@ Result<const Target*> choose_target() {
   if (wanted == nullptr || *wanted == '\0') return &targets.front();
   std::string allowed;
   for (const Target& target : targets) {
-    if (strcasecmp(target.name, wanted) == 0) return &target;
+    if (same_word(target.name, wanted)) return &target;
     allowed += (allowed.empty() ? "" : ", ") + std::string(target.name);
   }
   return invalid_argument("FA4_CPU_TARGET: is " + std::string(wanted) +

@@ -252,13 +252,15 @@ Result<const Runtime*> cuda_runtime(int index) {
   std::string reason;
   const DriverApi* api = load_driver(reason);
   if (api == nullptr)
-    return unsupported("device: is " + to_string(Device::cuda(index)) + "; " + reason);
+    return unsupported("device: is " + to_string(Device::cuda(index)) + ", but " + reason +
+                       "; supported: cpu");
   int count = 0;
   const CudaResult error = api->cuDeviceGetCount(&count);
   if (error != 0) return failed(*api, "cuDeviceGetCount", error);
   if (index < 0 || index >= count) {
-    return unsupported("device: is " + to_string(Device::cuda(index)) + "; this machine has " +
-                       std::to_string(count) + " CUDA devices");
+    return unsupported("device: is " + to_string(Device::cuda(index)) +
+                       "; supported: cpu and the " + std::to_string(count) +
+                       " CUDA devices of this machine");
   }
   static std::mutex mutex;
   static std::vector<std::unique_ptr<const Runtime>> runtimes;

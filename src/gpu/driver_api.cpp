@@ -47,7 +47,7 @@ Driver open_driver() {
   Driver driver;
   DynamicLibrary library({"libcuda.so.1"});
   if (!library.is_open()) {
-    driver.reason = "there is no CUDA driver; tried " + library.tried();
+    driver.reason = "there is no CUDA driver: " + library.tried();
     return driver;
   }
   find_functions(library, driver.api);

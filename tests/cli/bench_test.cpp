@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "cli/bench_report.h"
-#include "cli/command.h"
+#include "cli/commands.h"
 #include "cli/terminal.h"
 
 namespace fa4::cli {

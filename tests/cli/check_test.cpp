@@ -46,7 +46,7 @@ TEST(Check, FindsOneWrongElementAndNamesIt) {
   const auto forward = check_forward(c.tensors(), c.options);
   EXPECT_FALSE(all_passed(forward));
   EXPECT_FALSE(forward[0].passed);
-  EXPECT_EQ(forward[0].fault.rfind("out[1, 20, 3, 5] is ", 0), 0U) << forward[0].fault;
+  EXPECT_EQ(forward[0].fault.rfind("out[1, 20, 3, 5] of float32 is ", 0), 0U) << forward[0].fault;
   EXPECT_GT(forward[0].error, forward[0].allowed);
   EXPECT_TRUE(forward[1].passed);
   c.dk.set({0, 7, 1, 2}, c.dk.get({0, 7, 1, 2}) + 0.1);

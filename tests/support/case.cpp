@@ -7,8 +7,8 @@
 #include <memory>
 #include <utility>
 
+#include "oracle/judge.h"
 #include "oracle/oracle.h"
-#include "support/compare.h"
 #include "support/gpu_case.h"
 
 namespace fa4::test {
@@ -148,19 +148,16 @@ int64_t fewest_rows(const Case& c) {
 std::string judge(const Case& c, const char* name, const HostTensor& actual,
                   std::vector<int> slices, int64_t rows, const std::vector<double>& expected,
                   const std::vector<double>& plain, const std::vector<double>& magnitude) {
-  Comparison comparison;
+  oracle::Comparison comparison;
   comparison.name = name;
-  comparison.dtype = actual.dtype();
-  comparison.input_dtype = c.q.dtype();
-  comparison.softcap = c.options.softcap > 0;
+  comparison.kind = {actual.dtype(), c.q.dtype(), c.options.softcap > 0, rows};
   comparison.dims = actual.dims();
   comparison.actual = actual.values();
   comparison.expected = expected;
   comparison.plain = plain;
   comparison.magnitude = magnitude;
   comparison.slice_of = std::move(slices);
-  comparison.rows = rows;
-  return compare(comparison);
+  return oracle::judge(comparison).fault;
 }
 
 Verdict to_verdict(const Case& c, const char* pass, const Status& status) {

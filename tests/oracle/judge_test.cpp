@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The comparison rule must refuse what is wrong: each way to be wrong, on results that are right.
-#include "support/compare.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
+#include "oracle/judge.h"
 #include "oracle/oracle.h"
 #include "support/case.h"
 
@@ -34,11 +33,11 @@ std::string judge(const Case& c) { return c.judge_forward() + c.judge_backward()
 
 const DType kFloats[] = {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16};
 
-TEST(Compare, AcceptsRoundedReferences) {
+TEST(Judge, AcceptsRoundedReferences) {
   for (DType dtype : kFloats) EXPECT_EQ(judge(right_case(dtype)), "") << to_string(dtype);
 }
 
-TEST(Compare, RefusesOneElementThatIsOff) {
+TEST(Judge, RefusesOneElementThatIsOff) {
   for (DType dtype : kFloats) {
     for (HostTensor Case::*tensor : {&Case::out, &Case::lse, &Case::dq, &Case::dk, &Case::dv}) {
       Case c = right_case(dtype);
@@ -53,7 +52,7 @@ TEST(Compare, RefusesOneElementThatIsOff) {
   }
 }
 
-TEST(Compare, RefusesFloat32ThatIsAsGoodAsFloat16) {
+TEST(Judge, RefusesFloat32ThatIsAsGoodAsFloat16) {
   Case c = right_case(DType::kFloat32);
   for (HostTensor* x : {&c.out, &c.dq}) {
     std::vector<double> values = x->values();
@@ -64,7 +63,7 @@ TEST(Compare, RefusesFloat32ThatIsAsGoodAsFloat16) {
   EXPECT_NE(c.judge_backward(), "");
 }
 
-TEST(Compare, RefusesNaNAndInfinityOutOfPlace) {
+TEST(Judge, RefusesNaNAndInfinityOutOfPlace) {
   for (double wrong : {std::nan(""), kInf, -kInf}) {
     Case c = right_case(DType::kFloat16);
     c.out.set({0, 3, 1, 2}, wrong);
@@ -72,7 +71,7 @@ TEST(Compare, RefusesNaNAndInfinityOutOfPlace) {
   }
 }
 
-TEST(Compare, RefusesWhatMustBeZeroAndIsNot) {
+TEST(Judge, RefusesWhatMustBeZeroAndIsNot) {
   Case c = probe({.s_q = 3, .s_k = 2, .d = 2});
   c.options.causal = Causal::kBottomRight;  // row 0 sees nothing
   c.out = HostTensor(DType::kFloat32, {1, 3, 1, 2}).fill({0, 0, 1, 1, 1.5, 1.5});
@@ -85,7 +84,7 @@ TEST(Compare, RefusesWhatMustBeZeroAndIsNot) {
   EXPECT_NE(c.judge_forward(), "");
 }
 
-TEST(Compare, LargeSlicesHideNoSmallOnes) {
+TEST(Judge, LargeSlicesHideNoSmallOnes) {
   Case c = ref64({.s_q = 20, .s_k = 20, .heads_q = 2, .d = 8});
   c.v.fill_with([](const Index& at) {
     return (at[2] == 0 ? 1e6 : 1) * std::sin(static_cast<double>(at[1] * 8 + at[3]));

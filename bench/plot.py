@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Draws the JSON of `fa4 bench --json FILE` as bar charts.
 
-    python3 bench/plot.py bench.json -o docs/img
+    python3 bench/plot.py bench.json -o docs/img [--table results.md]
 
 writes prefill.png (every core; a row of panels for the forward, one for the backward),
 prefill-1-thread.png and decode.png; of `fa4 bench --gpu` gpu-D.png for each head dim, a panel without
@@ -247,6 +247,46 @@ def draw_gpu(data, shape, folder):
     return save(figure, folder / f"{name}.png")
 
 
+def prefill_rows(data, threads):
+    yield "| pass | dtype | d | mask | fa4 GFLOP/s | of roof | PyTorch | fa4 / PyTorch |"
+    yield "|---|---|--:|---|--:|--:|--:|--:|"
+    for cell in data["cells"]:
+        if cell["kind"] == "prefill" and cell["threads"] == threads:
+            yield (f"| {cell['pass']} | {DTYPES[cell['dtype']]} | {cell['dim']} "
+                   f"| {'causal' if cell['causal'] else 'full'} | {figures(cell)} |")
+
+
+def decode_rows(data, threads):
+    yield "| dtype | query heads | fa4 GB/s | of roof | PyTorch | fa4 / PyTorch |"
+    yield "|---|--:|--:|--:|--:|--:|"
+    for cell in data["cells"]:
+        if cell["kind"] == "decode" and cell["threads"] == threads:
+            yield f"| {DTYPES[cell['dtype']]} | {cell['heads_q']} | {figures(cell)} |"
+
+
+def figures(cell):
+    ours, torch = rate(cell, "fa4"), rate(cell, "torch")
+    ratio = f"{ours / torch:.2f}×" if ours and torch else "-"
+    return " | ".join([short(ours) if ours else "-", f"{ours / cell['roof']:.0%}" if ours else "-",
+                       short(torch) if torch else "-", ratio])
+
+
+def write_table(data, path):
+    """The same figures as Markdown."""
+    lines = ["# Bench of the CPU", "", f"{machine(data)}. Made by", "", "```",
+             "fa4 bench --cpu --json docs/bench.json",
+             "python3 bench/plot.py docs/bench.json -o docs/img --table docs/bench_results.md", "```",
+             "", "[bench.md](bench.md) says what is measured, and how."]
+    for threads in dict.fromkeys(c["threads"] for c in data["cells"]):
+        lines += ["", f"## Prefill, {threads_text(threads)}", "", *prefill_rows(data, threads),
+                  "", f"## Decode, {threads_text(threads)}", "", *decode_rows(data, threads)]
+    lines += ["", "## Goals", "", "| | is | goal | what |", "|---|--:|--:|---|"]
+    for goal in data["goals"]:
+        lines.append(f"| {'met' if goal['met'] else 'missed'} | {goal['value']:.2f} | {goal['goal']:.2f} "
+                     f"| {goal['what']} |")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 def save(figure, path):
     figure.savefig(path, dpi=130, facecolor="white")
     plt.close(figure)
@@ -259,8 +299,11 @@ def main():
     parser.add_argument("json", type=pathlib.Path, help="what fa4 bench --json wrote")
     parser.add_argument("-o", "--out", type=pathlib.Path, default=pathlib.Path("."),
                         help="folder for the pictures (default: here)")
+    parser.add_argument("--table", type=pathlib.Path, help="write the CPU's figures as Markdown too")
     arguments = parser.parse_args()
     data = json.loads(arguments.json.read_text())
+    if arguments.table is not None:
+        write_table(data, arguments.table)
     arguments.out.mkdir(parents=True, exist_ok=True)
     if data.get("kind") == "gpu":
         shapes = dict.fromkeys((c["dim_qk"], c["dim_v"], c["heads_q"], c["heads_k"])

@@ -158,7 +158,7 @@ def draw_errors(ax, runs):
 
 def draw_speed(ax, runs):
     """Time of a layer by pass, dtype and layout: the mean over layers."""
-    style_panel(ax, "Time of a layer, microseconds")
+    style_panel(ax, "Time of a layer, microseconds (mean of all)")
     y, labels = 0.0, []
     for name in ("forward", "backward"):
         for dtype in dict.fromkeys(run["dtype"] for run in runs):
@@ -171,7 +171,8 @@ def draw_speed(ax, runs):
                 if layout == "packed":
                     text += f"  ({np.mean([r['gflops'] for r in own]):.0f} GFLOP/s)"
                 ax.text(micros, y, text, va="center", fontsize=7.5, color=INK)
-                labels.append((y, f"{name} {layout}"))
+                head = f"{dtype} {name}, " if layout == "packed" else ""
+                labels.append((y, head + layout))
                 y += 1
             y += 0.5 if own else 0
     ax.set_yticks([at for at, _ in labels], [text for _, text in labels], fontsize=7.5, color=INK)
@@ -197,7 +198,7 @@ def main():
     fig = plt.figure(figsize=(16, 12), facecolor=PAPER)
     fig.text(0.02, 0.965, "What a sentence encoder attends to", fontsize=19, weight="bold")
     fig.text(0.02, 0.943, f"{source['model']}; every probability, error and time by fa4 "
-             f"{demo['fa4']} ({demo['device']})", fontsize=10, color=FAINT)
+             f"{demo['fa4']} on {demo['cpu']} ({demo['device']})", fontsize=10, color=FAINT)
 
     where = f"Layer {drawn[0]}, head {drawn[1]}"
     draw_sentence(fig.add_axes((0.02, 0.71, 0.96, 0.195)), tokens, maps[drawn],

@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 
+#include "cli/cpu_info.h"
 #include "cli/terminal.h"
 
 namespace fa4::cli {
@@ -274,6 +275,7 @@ bool print_demo_verdict(const DemoResults& results) {
 std::string demo_json(const DemoResults& results) {
   const DemoFixture& fixture = *results.fixture;
   json demo = {{"fa4", version()}, {"seed", results.seed}, {"threads", results.threads}};
+  demo["cpu"] = cpu_info().model;
   demo["device"] = results.device;
   demo["input"] = input_json(fixture);
   demo["rule"] =

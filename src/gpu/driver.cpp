@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The Runtime that a real GPU is: the CUDA driver, in each device's primary context (the one that
 // the CUDA runtime and PyTorch use).
+#include <array>
 #include <mutex>
 #include <vector>
 
@@ -16,22 +17,53 @@ Status failed(const DriverApi& api, const char* call, CudaResult error) {
           driver_error(api, call, error)};
 }
 
-/// Makes a context current for a scope; the caller's context comes back after it.
+/// Makes a context current for a scope, unless it is; the caller's context comes back after it.
 class ContextScope {
  public:
   ContextScope(const DriverApi& api, void* context) : api_(api) {
-    error_ = api_.cuCtxPushCurrent(context);
+    void* current = nullptr;
+    if (api_.cuCtxGetCurrent(&current) == 0 && current == context) return;
+    pushed_ = api_.cuCtxPushCurrent(context) == 0;
   }
   ~ContextScope() {
     void* popped = nullptr;
-    if (error_ == 0) api_.cuCtxPopCurrent(&popped);
+    if (pushed_) api_.cuCtxPopCurrent(&popped);
   }
   ContextScope(const ContextScope&) = delete;
   ContextScope& operator=(const ContextScope&) = delete;
 
  private:
   const DriverApi& api_;
-  CudaResult error_ = 0;
+  bool pushed_ = false;
+};
+
+/// A thread's last tensor maps: a model's tensors come again, call after call, and the driver takes
+/// longer to encode one than to look it up.
+class RecentMaps {
+ public:
+  const TensorMap* find(const TensorMapSpec& spec) const {
+    const Entry& entry = entries_[place_of(spec)];
+    return entry.known && entry.spec == spec ? &entry.map : nullptr;
+  }
+  void keep(const TensorMapSpec& spec, const TensorMap& map) {
+    entries_[place_of(spec)] = {true, spec, map};
+  }
+
+ private:
+  static constexpr size_t kEntries = 64;
+  struct Entry {
+    bool known = false;
+    TensorMapSpec spec;
+    TensorMap map;
+  };
+
+  static size_t place_of(const TensorMapSpec& spec) {
+    // Allocations are aligned to 256 bytes; K and V of one packed tensor differ by less.
+    const auto address = reinterpret_cast<uintptr_t>(spec.data);
+    return (address >> 4 ^ address >> 9 ^ address >> 15 ^ spec.box[1]) % kEntries;
+  }
+
+  std::array<Entry, kEntries> entries_;
 };
 
 CudaPointer address_of(const void* data) { return reinterpret_cast<uintptr_t>(data); }
@@ -134,13 +166,20 @@ class DriverRuntime final : public Runtime {
   }
 
   Status encode(const TensorMapSpec& spec, TensorMap& map) const override {
+    thread_local RecentMaps recent;
+    if (const TensorMap* known = recent.find(spec)) {
+      map = *known;
+      return {};
+    }
     constexpr uint32_t kDense[TensorMapSpec::kMaxRank] = {1, 1, 1, 1, 1};
     constexpr int kNoInterleave = 0, kPromote128 = 2, kZeroFill = 0;
-    return call("cuTensorMapEncodeTiled", api_.cuTensorMapEncodeTiled, &map,
-                tensor_map_dtype(spec.dtype), static_cast<uint32_t>(spec.rank),
-                const_cast<void*>(spec.data), spec.dims.data(), spec.strides.data(),
-                spec.box.data(), kDense, kNoInterleave, static_cast<int>(spec.swizzle), kPromote128,
-                kZeroFill);
+    const Status status =
+        call("cuTensorMapEncodeTiled", api_.cuTensorMapEncodeTiled, &map,
+             tensor_map_dtype(spec.dtype), static_cast<uint32_t>(spec.rank),
+             const_cast<void*>(spec.data), spec.dims.data(), spec.strides.data(), spec.box.data(),
+             kDense, kNoInterleave, static_cast<int>(spec.swizzle), kPromote128, kZeroFill);
+    if (status.ok()) recent.keep(spec, map);
+    return status;
   }
 
   Result<void*> allocate(size_t bytes) const override {

@@ -19,6 +19,7 @@ void find_functions(DynamicLibrary& library, DriverApi& api) {
   library.find("cuDeviceGetName", api.cuDeviceGetName);
   library.find("cuDeviceGetAttribute", api.cuDeviceGetAttribute);
   library.find("cuDevicePrimaryCtxRetain", api.cuDevicePrimaryCtxRetain);
+  library.find("cuCtxGetCurrent", api.cuCtxGetCurrent);
   library.find("cuCtxPushCurrent_v2", api.cuCtxPushCurrent);
   library.find("cuCtxPopCurrent_v2", api.cuCtxPopCurrent);
   library.find("cuModuleLoadData", api.cuModuleLoadData);

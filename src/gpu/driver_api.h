@@ -62,6 +62,7 @@ struct DriverApi {
   CudaResult (*cuDeviceGetName)(char* name, int bytes, CudaDevice device);
   CudaResult (*cuDeviceGetAttribute)(int* value, int attribute, CudaDevice device);
   CudaResult (*cuDevicePrimaryCtxRetain)(void** context, CudaDevice device);
+  CudaResult (*cuCtxGetCurrent)(void** context);
   CudaResult (*cuCtxPushCurrent)(void* context);
   CudaResult (*cuCtxPopCurrent)(void** context);
   CudaResult (*cuModuleLoadData)(void** module, const void* image);

@@ -25,6 +25,8 @@ struct TensorMapSpec {
                                                  ///< 2^40.
   std::array<uint32_t, kMaxRank> box{};          ///< Elements, 1 to 256.
   Swizzle swizzle = Swizzle::k128;
+
+  friend bool operator==(const TensorMapSpec&, const TensorMapSpec&) = default;
 };
 
 /// The hardware's own 128 bytes (CUtensorMap): the same whoever encoded them.

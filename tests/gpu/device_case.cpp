@@ -10,7 +10,6 @@ namespace {
 
 /// The driver's functions that only tests call.
 struct Extras {
-  CudaResult (*cuCtxGetCurrent)(void** context);
   CudaResult (*cuStreamBeginCapture)(void* stream, int mode);
   CudaResult (*cuStreamEndCapture)(void* stream, void** graph);
   CudaResult (*cuGraphInstantiate)(void** executable, void* graph, unsigned long long flags);
@@ -22,7 +21,6 @@ struct Extras {
     static const Extras extras = [] {
       Extras e{};
       DynamicLibrary library({"libcuda.so.1"});
-      library.find("cuCtxGetCurrent", e.cuCtxGetCurrent);
       library.find("cuStreamBeginCapture_v2", e.cuStreamBeginCapture);
       library.find("cuStreamEndCapture", e.cuStreamEndCapture);
       library.find("cuGraphInstantiateWithFlags", e.cuGraphInstantiate);
@@ -138,7 +136,7 @@ CurrentContext::~CurrentContext() {
 
 bool CurrentContext::is_still_current() const {
   void* current = nullptr;
-  check("cuCtxGetCurrent", Extras::get().cuCtxGetCurrent(&current));
+  check("cuCtxGetCurrent", driver().cuCtxGetCurrent(&current));
   return current == context_;
 }
 

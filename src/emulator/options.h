@@ -24,6 +24,9 @@ struct RunOptions {
   uint64_t seed = 0;
   Schedule schedule = Schedule::kRandom;
   Timing timing = Timing::kRandom;
+  /// tcgen05.ld reads as late as the timing says, or when one of its registers is used; else at
+  /// once. (Known kernels leave out tcgen05.wait::ld where hardware forgives it.)
+  bool late_loads = true;
   uint32_t resident_clusters = 2;  ///< Of each worker, at a time.
   uint32_t workers = 1;            ///< Host threads. Only one gives runs that a seed replays.
   /// mbarrier.try_wait returns false once in so many times although it could wait on; 0: never.

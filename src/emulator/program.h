@@ -178,7 +178,10 @@ struct Kernel {
   std::vector<uint32_t> false_predicates;
   std::vector<RegisterUse> uses;    ///< By pc.
   std::vector<uint32_t> first_use;  ///< Of a pc, in `uses`; one more than code.
-  uint32_t register_bytes = 0;      ///< Of a warp.
+  /// By pc, of kernels that load tensor memory: what the instruction does once loads in flight
+  /// into its registers are complete. Its `run` sees to that first.
+  std::vector<Handler> after_loads;
+  uint32_t register_bytes = 0;  ///< Of a warp.
   uint32_t predicates = 0;
 
   uint32_t param_bytes = 0;

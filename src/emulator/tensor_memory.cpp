@@ -104,6 +104,7 @@ TensorMemory& tensor_memory(Cta& cta) {
   if (cta.tensor == nullptr) {
     cta.tensor = {new TensorMemory, [](TensorMemory* t) { delete t; }};
     cta.tensor->pending_stores.resize(cta.warps.size());
+    cta.tensor->pending_loads.resize(cta.warps.size());
   }
   return *cta.tensor;
 }

@@ -13,6 +13,7 @@
 namespace fa4::emulator {
 
 struct Cta;
+class TensorLoad;
 class TensorOp;
 
 constexpr uint32_t kTensorLanes = 128;
@@ -70,7 +71,8 @@ struct TensorMemory {
   uint32_t last_columns = kTensorColumns;  ///< Of the last allocation: later ones are no larger.
   uint32_t group = 0;                      ///< cta_group of the instructions so far; 0: none.
   bool relinquished = false;
-  std::vector<uint32_t> pending_stores;  ///< tcgen05.st in flight, by warp.
+  std::vector<uint32_t> pending_stores;                 ///< tcgen05.st in flight, by warp.
+  std::vector<std::vector<TensorLoad*>> pending_loads;  ///< tcgen05.ld, by warp.
 
   uint32_t* column(uint32_t c) { return cells.data() + size_t{c} * kTensorLanes; }
   bool is_allocated(uint32_t first, uint32_t count) const;

@@ -418,6 +418,42 @@ DONE:
   EXPECT_EQ(run_body(body, buffers, config, options).error, "");
 }
 
+// ---- loads and stores take their time ----------------------------------------------------------
+
+/// What a load gives whose cell is overwritten before its register is used, over many schedules.
+std::pair<bool, bool> old_and_new(const std::string& between, bool late_loads = true) {
+  std::pair<bool, bool> seen{false, false};
+  for (uint64_t seed = 0; seed < 16; ++seed) {
+    Buffers buffers(1, std::vector<uint32_t>(1));
+    const std::string body =
+        "mov.u32 v, 1;\n"
+        "tcgen05.st.sync.aligned.32x32b.x1.b32 [own], {v};\n"
+        "tcgen05.wait::st.sync.aligned;\n"
+        "tcgen05.ld.sync.aligned.32x32b.x1.b32 {r0}, [own];\n" +
+        between +
+        "mov.u32 v, 2;\ntcgen05.st.sync.aligned.32x32b.x1.b32 [own], {v};\n"
+        "tcgen05.wait::st.sync.aligned;\nst.global.u32 [OUT], r0;\n";
+    RunOptions options;
+    options.timing = seed % 2 == 0 ? Timing::kLatest : Timing::kRandom;
+    options.seed = seed;
+    options.late_loads = late_loads;
+    EXPECT_EQ(run_body(with_memory(body), buffers, {.threads = {128, 1, 1}}, options).error, "");
+    (buffers[0][0] == 1 ? seen.first : seen.second) = true;
+  }
+  return seen;
+}
+
+TEST(TensorLoad, IsAsynchronous) {
+  EXPECT_EQ(old_and_new(""), std::make_pair(true, true));
+  EXPECT_EQ(old_and_new("", false), std::make_pair(true, false));
+  EXPECT_EQ(old_and_new("tcgen05.wait::ld.sync.aligned;\n"), std::make_pair(true, false));
+}
+
+/// PTX ISA 9.7.16.6.4.5: a use of the register is enough.
+TEST(TensorLoad, IsThereForWhoUsesIt) {
+  EXPECT_EQ(old_and_new("add.u32 r1, r0, 1;\n"), std::make_pair(true, false));
+}
+
 /// A store in flight when its columns are freed.
 TEST(TensorStore, AfterDeallocation) {
   RunOptions options;
@@ -428,8 +464,6 @@ TEST(TensorStore, AfterDeallocation) {
       run_body(with_memory(body), buffers, {.threads = {128, 1, 1}}, options).error;
   EXPECT_NE(error.find("not allocated; allocated is nothing"), std::string::npos) << error;
 }
-
-// ---- stores take their time --------------------------------------------------------------------
 
 /// Without wait::st a load may see what was there before.
 TEST(TensorStore, IsAsynchronous) {

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 
+#include "emulator/exec/tcgen05.h"
 #include "emulator/memory.h"
 #include "emulator/ptx/parser.h"
 
@@ -114,6 +115,7 @@ void Decoder::run() {
   kernel_.max_threads = static_cast<uint32_t>(std::min<uint64_t>(bound, 1024));
   for (size_t i = 0; i < 3; ++i) kernel_.cluster[i] = function_.cluster[i];
   registers_.place(kernel_, true);
+  exec::watch_tensor_loads(kernel_);
 }
 
 void Decoder::declare_params() {

@@ -25,6 +25,10 @@ enum class TensorInst : uint8_t {
 };
 Handler tensor_handler(TensorInst inst);
 
+/// Makes every instruction that touches a register of some tcgen05.ld wait for it: PTX ISA
+/// 9.7.16.6.4.5. For a kernel whose registers have their places.
+void watch_tensor_loads(Kernel& kernel);
+
 enum class TensorShape : uint8_t { k32x32b, k16x64b, k16x128b, k16x256b, k16x32bx2 };
 enum class TensorReduce : uint8_t { kMinF32, kMaxF32, kMinU32, kMaxU32, kMinS32, kMaxS32 };
 enum class TensorKind : uint8_t { kF16, kTF32, kF8F6F4, kI8 };

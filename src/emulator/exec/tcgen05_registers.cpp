@@ -10,7 +10,8 @@
 #include "emulator/numeric.h"
 #include "emulator/tensor_memory.h"
 
-namespace fa4::emulator::exec {
+namespace fa4::emulator {
+namespace exec {
 namespace {
 
 constexpr uint32_t kQuarter = 32;  ///< Lanes of a warp.
@@ -162,33 +163,8 @@ uint32_t reduce(TensorReduce op, uint32_t modifiers, uint32_t x, uint32_t y) {
   return x;
 }
 
-void load_patch(Warp& w, const Inst& i, const Patch& p) {
-  TensorMemory& t = tensor_memory(*w.cta);
-  const uint32_t* list = &w.program().lists[i.list];
-  if (p.shape == TensorShape::k32x32b && !p.packed) {
-    for (uint32_t r = 0; r < p.registers; ++r) {
-      std::memcpy(w.reg<uint32_t>(list[r]), t.column(p.column + r) + p.lane,
-                  kLanes * sizeof(uint32_t));
-    }
-    return;
-  }
-  p.for_each([&](uint32_t thread, uint32_t r, uint32_t lane, uint32_t column) {
-    uint32_t x = t.column(column)[lane];
-    if (p.packed) x = (x & 0xffff) | t.column(column + 1)[lane] << 16;
-    w.reg<uint32_t>(list[r])[thread] = x;
-  });
-}
-
-}  // namespace
-
-Step tensor_load(Warp& w, const Inst& i, uint32_t mask) {
-  load_patch(w, i, patch_of(w, i, mask));
-  return Step::kNext;
-}
-
 /// Only the shapes whose threads hold one lane's columns: a thread reduces what it has loaded.
-Step tensor_load_reduce(Warp& w, const Inst& i, uint32_t mask) {
-  load_patch(w, i, patch_of(w, i, mask));
+void reduce_row(Warp& w, const Inst& i) {
   const uint32_t* list = &w.program().lists[i.list];
   const auto op = static_cast<TensorReduce>(i.mod[3]);
   const bool absolute = (i.mod[4] & 1) != 0;
@@ -203,8 +179,126 @@ Step tensor_load_reduce(Warp& w, const Inst& i, uint32_t mask) {
     }
     w.reg<uint32_t>(i.d)[lane] = result;
   }
+}
+
+}  // namespace
+}  // namespace exec
+
+/// A load that has not yet read. It reads when the adversary says so, at the latest when one of its
+/// registers is used or waited for.
+class TensorLoad final : public AsyncOp {
+ public:
+  TensorLoad(Warp& w, const Inst& i, const exec::Patch& patch)
+      : AsyncOp(*w.cta->cluster, w.pc), warp_(&w), inst_(&i), patch_(patch) {}
+
+  bool step() override {
+    complete();
+    return true;
+  }
+
+  void complete() {
+    if (done_) return;
+    done_ = true;
+    std::vector<TensorLoad*>& pending = tensor_memory(*warp_->cta).pending_loads[warp_->index];
+    pending.erase(std::find(pending.begin(), pending.end(), this));
+    read();
+  }
+
+  /// Whether the instruction at pc reads or writes one of the load's registers.
+  bool meets(uint32_t at) const {
+    const Kernel& kernel = warp_->program();
+    const uint32_t* list = &kernel.lists[inst_->list];
+    for (uint32_t k = kernel.first_use[at]; k < kernel.first_use[at + 1]; ++k) {
+      const RegisterUse& use = kernel.uses[k];
+      if (use.predicate) continue;
+      if (use.slot == inst_->d) return true;
+      if (std::find(list, list + inst_->list_size, use.slot) != list + inst_->list_size) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+ private:
+  void read() {
+    TensorMemory& t = tensor_memory(*warp_->cta);
+    patch_.check(t);
+    const uint32_t* list = &warp_->program().lists[inst_->list];
+    if (patch_.shape == exec::TensorShape::k32x32b && !patch_.packed) {
+      for (uint32_t r = 0; r < patch_.registers; ++r) {
+        std::memcpy(warp_->reg<uint32_t>(list[r]), t.column(patch_.column + r) + patch_.lane,
+                    kLanes * sizeof(uint32_t));
+      }
+    } else {
+      patch_.for_each([&](uint32_t thread, uint32_t r, uint32_t lane, uint32_t column) {
+        uint32_t x = t.column(column)[lane];
+        if (patch_.packed) x = (x & 0xffff) | t.column(column + 1)[lane] << 16;
+        warp_->reg<uint32_t>(list[r])[thread] = x;
+      });
+    }
+    if (inst_->d != kNone) exec::reduce_row(*warp_, *inst_);
+  }
+
+  Warp* warp_;  ///< It lives as long as its cluster.
+  const Inst* inst_;
+  exec::Patch patch_;
+  bool done_ = false;
+};
+
+namespace exec {
+namespace {
+
+/// Stands before an instruction's own handler.
+Step complete_loads(Warp& w, const Inst& i, uint32_t mask) {
+  if (TensorMemory* t = w.cta->tensor.get()) {
+    std::vector<TensorLoad*>& pending = t->pending_loads[w.index];
+    for (size_t k = 0; k < pending.size();) {
+      // complete() takes it out of the list.
+      if (pending[k]->meets(w.pc)) {
+        pending[k]->complete();
+      } else {
+        ++k;
+      }
+    }
+  }
+  return w.program().after_loads[w.pc](w, i, mask);
+}
+
+bool is_load(const Inst& i) {
+  return i.run == tensor_handler(TensorInst::kLoad) ||
+         i.run == tensor_handler(TensorInst::kLoadReduce);
+}
+
+}  // namespace
+
+void watch_tensor_loads(Kernel& kernel) {
+  std::vector<uint32_t> slots;
+  for (const RegisterUse& use : kernel.uses) {
+    if (use.write && !use.predicate && is_load(kernel.code[use.pc])) slots.push_back(use.slot);
+  }
+  if (slots.empty()) return;
+  std::sort(slots.begin(), slots.end());
+  for (const Inst& i : kernel.code) kernel.after_loads.push_back(i.run);
+  for (const RegisterUse& use : kernel.uses) {
+    if (use.predicate || !std::binary_search(slots.begin(), slots.end(), use.slot)) continue;
+    kernel.code[use.pc].run = complete_loads;
+  }
+}
+
+Step tensor_load(Warp& w, const Inst& i, uint32_t mask) {
+  const Patch patch = patch_of(w, i, mask);
+  auto op = std::make_unique<TensorLoad>(w, i, patch);
+  TensorLoad& load = *op;
+  tensor_memory(*w.cta).pending_loads[w.index].push_back(&load);
+  if (!w.worker->grid().options.late_loads) {
+    load.complete();
+    return Step::kNext;
+  }
+  w.worker->start(std::move(op));
   return Step::kNext;
 }
+
+Step tensor_load_reduce(Warp& w, const Inst& i, uint32_t mask) { return tensor_load(w, i, mask); }
 
 Step tensor_store(Warp& w, const Inst& i, uint32_t mask) {
   const Patch patch = patch_of(w, i, mask);
@@ -218,8 +312,11 @@ Step tensor_store(Warp& w, const Inst& i, uint32_t mask) {
   return Step::kNext;
 }
 
-Step tensor_wait_load(Warp&, const Inst&, uint32_t mask) {
+Step tensor_wait_load(Warp& w, const Inst&, uint32_t mask) {
   check_whole_warp(mask);
+  // What has not read yet reads now: later than this it can't be.
+  std::vector<TensorLoad*>& pending = tensor_memory(*w.cta).pending_loads[w.index];
+  while (!pending.empty()) pending.front()->complete();
   return Step::kNext;
 }
 
@@ -229,4 +326,5 @@ Step tensor_wait_store(Warp& w, const Inst&, uint32_t mask) {
   return w.block({WaitKind::kTensorStore, 0, w.index});
 }
 
-}  // namespace fa4::emulator::exec
+}  // namespace exec
+}  // namespace fa4::emulator

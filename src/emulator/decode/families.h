@@ -15,6 +15,7 @@ std::span<const OpcodeEntry> control_opcodes();  ///< bra, ret, warps' shfl, vot
 std::span<const OpcodeEntry> sync_opcodes();     ///< bar, barrier, mbarrier, fence
 std::span<const OpcodeEntry> copy_opcodes();     ///< cp.async, cp.async.bulk
 std::span<const OpcodeEntry> tensor_opcodes();   ///< tcgen05
+std::span<const OpcodeEntry> launch_opcodes();   ///< clusterlaunchcontrol
 std::span<const OpcodeEntry> matrix_opcodes();   ///< ldmatrix, stmatrix, mma, wgmma
 
 }  // namespace fa4::emulator::decode

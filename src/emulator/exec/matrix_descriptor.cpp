@@ -53,8 +53,20 @@ std::array<float, 256> make_table(SmallFormat format) {
   return table;
 }
 
+/// By the 8 bits of an element, for the types that are looked up.
 template <ElementType kType>
-float element(const std::byte* at, uint32_t index) {
+const float* table_of() {
+  if constexpr (kType == ElementType::kE4M3 || kType == ElementType::kE5M2) {
+    static const std::array<float, 256> table =
+        make_table(kType == ElementType::kE4M3 ? kE4M3 : kE5M2);
+    return table.data();
+  } else {
+    return nullptr;
+  }
+}
+
+template <ElementType kType>
+float element(const std::byte* at, uint32_t index, [[maybe_unused]] const float* table) {
   if constexpr (kType == ElementType::kTF32) {
     uint32_t x;
     std::memcpy(&x, at + 4 * index, sizeof x);
@@ -65,11 +77,7 @@ float element(const std::byte* at, uint32_t index) {
     return kType == ElementType::kF16 ? from_float16(x) : from_bfloat16(x);
   } else {
     const auto x = static_cast<uint8_t>(at[index]);
-    if constexpr (kType == ElementType::kE4M3) {
-      static const std::array<float, 256> table = make_table(kE4M3);
-      return table[x];
-    } else if constexpr (kType == ElementType::kE5M2) {
-      static const std::array<float, 256> table = make_table(kE5M2);
+    if constexpr (kType == ElementType::kE4M3 || kType == ElementType::kE5M2) {
       return table[x];
     } else if constexpr (kType == ElementType::kU8) {
       return static_cast<float>(x);
@@ -83,13 +91,15 @@ template <ElementType kType>
 void load_shared(const MatrixDescriptor& matrix, Cta& cta, MajorLayout major, uint32_t rows,
                  const Panel& panel) {
   constexpr uint32_t kPerChunk = kChunkBytes * 8 / bits_of(kType);
+  const float* table = table_of<kType>();
   constexpr uint32_t kDepth = kDepthBytes * 8 / bits_of(kType);
   if (major == MajorLayout::kK) {
     for (uint32_t row = 0; row < rows; ++row) {
       for (uint32_t c = 0; c < kDepthBytes / kChunkBytes; ++c) {
         const std::byte* at = matrix.chunk(cta, major, row, c);
         float* out = panel.values + c * kPerChunk * panel.stride + row;
-        for (uint32_t i = 0; i < kPerChunk; ++i) out[i * panel.stride] = element<kType>(at, i);
+        for (uint32_t i = 0; i < kPerChunk; ++i)
+          out[i * panel.stride] = element<kType>(at, i, table);
       }
     }
     return;
@@ -98,7 +108,7 @@ void load_shared(const MatrixDescriptor& matrix, Cta& cta, MajorLayout major, ui
     for (uint32_t c = 0; c < rows / kPerChunk; ++c) {
       const std::byte* at = matrix.chunk(cta, major, k, c);
       float* out = panel.values + k * panel.stride + c * kPerChunk;
-      for (uint32_t i = 0; i < kPerChunk; ++i) out[i] = element<kType>(at, i);
+      for (uint32_t i = 0; i < kPerChunk; ++i) out[i] = element<kType>(at, i, table);
     }
   }
 }
@@ -107,12 +117,13 @@ template <ElementType kType>
 void load_tensor(const TensorMemory& memory, uint32_t column, uint32_t first_lane, uint32_t rows,
                  const Panel& panel) {
   constexpr uint32_t kPerCell = 32 / bits_of(kType);
+  const float* table = table_of<kType>();
   for (uint32_t c = 0; c < kDepthBytes / 4; ++c) {
     const uint32_t* cells = memory.cells.data() + size_t{column + c} * kTensorLanes + first_lane;
     for (uint32_t i = 0; i < kPerCell; ++i) {
       float* out = panel.values + (c * kPerCell + i) * panel.stride;
       for (uint32_t m = 0; m < rows; ++m) {
-        out[m] = element<kType>(reinterpret_cast<const std::byte*>(cells + m), i);
+        out[m] = element<kType>(reinterpret_cast<const std::byte*>(cells + m), i, table);
       }
     }
   }

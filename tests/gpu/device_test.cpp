@@ -3,7 +3,7 @@
 // Without a GPU every test skips, with the reason.
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <cstdlib>
 
 #include "gpu/device_case.h"
 
@@ -133,6 +133,23 @@ TEST_F(GpuDevice, GraphReplaysWithNewLengths) {
     d.download();
     expect_right(c);
   }
+}
+
+TEST_F(GpuDevice, CheckedModeFindsBadLengthsOnTheDevice) {
+  Case c = causal_case(15);
+  c.seqused_k = test::HostTensor::of(DType::kInt32, {2}, {300, 120});
+  const Support support =
+      supports(AttentionProblem::forward(c.tensors(), c.options), Device::cuda(0));
+  if (!support) GTEST_SKIP() << support.reason;
+  setenv("FA4_CHECKED", "1", 1);
+  DeviceCase d(*runtime_, 0, c);
+  unsetenv("FA4_CHECKED");
+  EXPECT_TRUE(d.run({}).ok());
+  c.seqused_k = test::HostTensor::of(DType::kInt32, {2}, {301, 120});
+  d.upload_again();
+  const Status status = d.run({});
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("seqused_k"), std::string::npos) << status.message();
 }
 
 TEST_F(GpuDevice, SameBitsOverAHundredRunsUnderLoad) {

@@ -158,11 +158,15 @@ def draw_errors(ax, runs):
 
 def draw_speed(ax, runs):
     """Time of a layer by pass, dtype and layout: the mean over layers."""
-    style_panel(ax, "Time of a layer, microseconds (mean of all)")
+    style_panel(ax, "Time of a layer, microseconds")
     y, labels = 0.0, []
     for name in ("forward", "backward"):
         for dtype in dict.fromkeys(run["dtype"] for run in runs):
             own = [run[name] for run in runs if run["dtype"] == dtype and run[name]]
+            if own:
+                ax.text(0, y, f"{name}, {dtype}", va="center", fontsize=7.5, weight="bold",
+                        color=DTYPE_COLORS[dtype])
+                y += 0.9
             for layout in ("packed", "padded", "masked") if own else ():
                 micros = np.mean([r["microseconds"][layout] for r in own])
                 ax.barh(y, micros, height=0.8, color=DTYPE_COLORS[dtype],
@@ -171,12 +175,11 @@ def draw_speed(ax, runs):
                 if layout == "packed":
                     text += f"  ({np.mean([r['gflops'] for r in own]):.0f} GFLOP/s)"
                 ax.text(micros, y, text, va="center", fontsize=7.5, color=INK)
-                head = f"{dtype} {name}, " if layout == "packed" else ""
-                labels.append((y, head + layout))
+                labels.append((y, layout))
                 y += 1
-            y += 0.5 if own else 0
+            y += 0.3 if own else 0
     ax.set_yticks([at for at, _ in labels], [text for _, text in labels], fontsize=7.5, color=INK)
-    ax.invert_yaxis()
+    ax.set_ylim(y - 0.2, -0.8)  # downwards
     ax.set_xlim(0, 1.35 * ax.dataLim.x1)
     ax.set_xticks([])
 

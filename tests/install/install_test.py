@@ -90,6 +90,16 @@ def pkg_config_knows_the_version():
     expect((PREFIX / "include/fa4/version.h").read_text(), f'"{version}"')
 
 
+def headers_ask_for_cpp20_by_name():
+    """One line that says it, before the errors of a compiler that doesn't know the language."""
+    done = subprocess.run(["c++", "-std=c++17", "-fsyntax-only", f"-I{PREFIX}/include",
+                           str(ROOT / "examples" / "attention.cpp")], capture_output=True, text=True)
+    if done.returncode == 0:
+        raise RuntimeError("C++17 was accepted")
+    first = next(line for line in done.stderr.splitlines() if "error" in line)
+    expect(first, "fa4cpp needs C++20: compile with -std=c++20")
+
+
 def add_subdirectory():
     folder = WORK / "add_subdirectory"
     run("cmake", "-S", ROOT / "tests/install/add_subdirectory", "-B", folder, "-G", "Ninja",
@@ -108,7 +118,8 @@ def main():
     failures = 0
     for test in (install_and_move, no_installed_text_names_the_first_place, find_package,
                  find_package_refuses_another_minor_version, pkg_config,
-                 pkg_config_knows_the_version, add_subdirectory, installed_program):
+                 pkg_config_knows_the_version, headers_ask_for_cpp20_by_name, add_subdirectory,
+                 installed_program):
         name = test.__name__.replace("_", " ")
         try:
             test()

@@ -22,14 +22,15 @@ constexpr ForwardTile kTiles[] = {
     {128, 128, kAny, kAny, true, 48, 2, 3, true, Order::kNone},
     {192, 192, kAny, kAny, true, 32, 2, 3, false, Order::kNone},
     {256, 256, kAny, kAny, true, 16, 2, 3, false, Order::kNone},
-    {64, 64, 0, 768, false, 64, 3, 5, true, Order::kNone},
+    {64, 64, 1536, 1536, false, 64, 4, 5, true, Order::kNone},
     {64, 64, kAny, kAny, false, 128, 3, 3, true, Order::kNone},
     {96, 96, kAny, kAny, false, 112, 3, 2, false, Order::kProducts},
-    {128, 128, 768, 2048, false, 64, 3, 3, true, Order::kProducts},
+    {128, 128, 1024, 2048, false, 64, 3, 3, true, Order::kProducts},
     {128, 128, kAny, kAny, false, 80, 3, 3, true, Order::kProducts},
+    {192, 128, 768, 1536, false, 64, 3, 3, false, Order::kProducts},
     {192, 128, kAny, kAny, false, 128, 2, 2, false, Order::kProducts},
     {192, 192, kAny, kAny, false, 96, 2, 2, false, Order::kProducts},
-    {256, 256, 768, 768, false, 64, 2, 2, false, Order::kProducts},
+    {256, 256, 1536, 1536, false, 64, 2, 2, false, Order::kProducts},
     {256, 256, kAny, kAny, false, 80, 2, 2, false, Order::kProducts},
 };
 
@@ -46,14 +47,17 @@ struct Traits {
   ScoreConfig score{};
 };
 
-/// 65536 registers: 512 threads get 128 each at launch, 384 get 168. See Shapes in the kernel.
+/// Of 65536 registers, what each thread gets when a CTA starts. See Shapes in the kernel.
+int registers_at_launch(const ForwardConfig& c) {
+  return 65536 / ((c.warpgroups + 1) * kWarpgroupThreads) / 8 * 8;
+}
+
 /// Bias and mask take the cleaning warp some address arithmetic.
 void set_registers(ForwardConfig& c) {
-  const bool three = c.warpgroups == 3;
-  c.producer_registers = c.score.hides() ? (three ? 56 : 72) : (three ? 32 : 40);
-  const int consumers = 65536 / ((c.warpgroups + 1) * kWarpgroupThreads) / 8 * 8;
-  c.consumer_registers =
-      std::min(240, ((c.warpgroups + 1) * consumers - c.producer_registers) / c.warpgroups / 8 * 8);
+  const bool many = c.warpgroups > 2;
+  c.producer_registers = c.score.hides() ? (many ? 56 : 72) : (many ? 32 : 40);
+  const int all = (c.warpgroups + 1) * registers_at_launch(c);
+  c.consumer_registers = std::min(240, (all - c.producer_registers) / c.warpgroups / 8 * 8);
 }
 
 ForwardConfig make_config(const ForwardTile& tile, const Traits& traits, int dim_qk, int dim_v) {
@@ -245,7 +249,7 @@ KernelConfig forward_kernel(const ForwardConfig& c) {
   kernel.name = "sm_90a/forward/" + to_string(c);
   kernel.entry = "fa4_forward";
   kernel.shared_bytes = forward_shared_bytes(c);
-  kernel.registers = c.warpgroups == 3 ? 128 : 168;
+  kernel.registers = registers_at_launch(c);
   kernel.budget_seconds = c.score.any() ? kModifierBudget : kBudget;
   kernel.program.target = "sm_90a";
   kernel.program.source =

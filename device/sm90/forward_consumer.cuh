@@ -244,10 +244,11 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
 #pragma unroll
     for (int i = 0; i < S::kOutputs; ++i) output[i] = 0.0f;
     SoftmaxRows rows;
-    if (tiles.begin < tiles.end) {
-      ptx::mbarrier_wait(&shared.q_full[warpgroup], q_parity);
-      q.load(shared.query[warpgroup].q);
-    }
+    // Also where no row sees a key: O may take Q's place, and must not meet the next tile's Q
+    // there.
+    ptx::mbarrier_wait(&shared.q_full[warpgroup], q_parity);
+    q_parity ^= 1;
+    q.load(shared.query[warpgroup].q);
 
     // Tiles of keys that only other warpgroups' rows see are let go untouched.
     auto skip = [&](i32 n) {
@@ -306,18 +307,13 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
       }
       shared.v_ring.release(v_at, lane);
       v_at.advance();
-    } else if (C.own_output && leader && tiles.begin < tiles.end) {
+    } else if (C.own_output && leader) {
       ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
     }
     for (; n >= tiles.begin; --n) skip(n);
 
     finish<Element, C>(p, shared, sequence, part, rows, output, warpgroup);
-    if (tiles.begin < tiles.end) {
-      q_parity ^= 1;
-      if constexpr (!C.own_output) {
-        if (thread == 0) ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
-      }
-    }
+    if (!C.own_output && thread == 0) ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
     __syncwarp();
     if (leader) shared.queue.release(queue_at);
   }

@@ -83,8 +83,6 @@ __device__ inline void produce_queries(const ForwardParams& p, Shared<C>& shared
     const Work work = shared.queue.get(queue_at);
     shared.queue.release(queue_at);
     if (work.position < 0) break;
-    const KeyRange range = key_tiles<C>(p, work);
-    if (range.begin == range.end) continue;
     const i32 first = (C.varlen ? work.sequence.q_first : 0) + work.position * C.warpgroups * rows;
     for (int w = 0; w < C.warpgroups; ++w) {
       ptx::mbarrier_wait(&shared.q_empty[w], parity);

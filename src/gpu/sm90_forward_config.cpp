@@ -22,15 +22,15 @@ constexpr ForwardTile kTiles[] = {
     {128, 128, kAny, kAny, true, 48, 2, 3, true, Order::kNone},
     {192, 192, kAny, kAny, true, 32, 2, 3, false, Order::kNone},
     {256, 256, kAny, kAny, true, 16, 2, 3, false, Order::kNone},
-    {64, 64, 1536, 1536, false, 64, 4, 5, true, Order::kNone},
+    {64, 64, 2048, 2048, false, 64, 4, 5, true, Order::kNone},
     {64, 64, kAny, kAny, false, 128, 3, 3, true, Order::kNone},
     {96, 96, kAny, kAny, false, 112, 3, 2, false, Order::kProducts},
-    {128, 128, 1024, 2048, false, 64, 3, 3, true, Order::kProducts},
+    {128, 128, 768, 4096, false, 64, 3, 3, true, Order::kProducts},
     {128, 128, kAny, kAny, false, 80, 3, 3, true, Order::kProducts},
-    {192, 128, 768, 1536, false, 64, 3, 3, false, Order::kProducts},
+    {192, 128, 768, 2048, false, 64, 3, 3, false, Order::kProducts},
     {192, 128, kAny, kAny, false, 128, 2, 2, false, Order::kProducts},
     {192, 192, kAny, kAny, false, 96, 2, 2, false, Order::kProducts},
-    {256, 256, 1536, 1536, false, 64, 2, 2, false, Order::kProducts},
+    {256, 256, 2048, 2048, false, 64, 2, 2, false, Order::kProducts},
     {256, 256, kAny, kAny, false, 80, 2, 2, false, Order::kProducts},
 };
 
@@ -101,12 +101,14 @@ bool is_varlen(const core::Problem& problem) {
 }
 
 /// Whether a tile should hold the rows of a whole group of query heads: where that makes fewer
-/// tiles.
-bool packs(const core::Problem& problem, const ScoreConfig& score) {
-  if (problem.group == 1 || problem.group > kRowsPerWarpgroup || score.hides()) return false;
+/// tiles, or no more under a band, whose edge then cuts fewer of them.
+bool packs(const core::Problem& problem, const Traits& traits) {
+  if (problem.group == 1 || problem.group > kRowsPerWarpgroup || traits.score.hides()) return false;
   const int64_t rows = kRowsPerWarpgroup / problem.group;
   const int64_t longest = problem.max_rows_q();
-  return ceil_div(longest, rows) < problem.group * ceil_div(longest, kRowsPerWarpgroup);
+  const int64_t packed = ceil_div(longest, rows);
+  const int64_t apart = problem.group * ceil_div(longest, kRowsPerWarpgroup);
+  return packed < apart || ((traits.left || traits.right) && packed == apart);
 }
 
 int panel_bytes(int rows, int cols) { return round_up(cols, kPanelCols) * rows * 2; }
@@ -181,7 +183,7 @@ ForwardConfig choose_forward(const core::Problem& problem) {
   traits.score.alibi = spec.alibi_slopes.present();
   traits.score.mask = spec.mask.present();
   traits.score.bias = scalar_of(spec.bias);
-  traits.packed = packs(problem, traits.score);
+  traits.packed = packs(problem, traits);
   const ForwardTile& tile = tile_for(problem.dim_qk, problem.dim_v, traits, problem.max_rows_k());
   return make_config(tile, traits, static_cast<int>(problem.dim_qk),
                      static_cast<int>(problem.dim_v));

@@ -59,7 +59,7 @@ void write_all(const char* text) {
 
 /// Names the problems under way, one of which crashed, and lets the signal do its work.
 void name_the_crash(int signal_number) {
-  write_all("\nCRASHED. One of these was running:\n");
+  write_all("\nCRASHED or was ended. These were running:\n");
   for (const auto& entry : running_problems) {
     if (entry[0] == '\0') continue;
     write_all("  fa4_fuzz --problem '");
@@ -220,7 +220,7 @@ int run(int argc, char** argv) {
     s.no_backward = true;
   }
   if (!s.problem.empty()) return run_one(s);
-  for (int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
+  for (int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM}) {
     std::signal(signal_number, name_the_crash);
   }
 

@@ -89,12 +89,12 @@ Worker::~Worker() = default;
 
 void Worker::start(std::unique_ptr<AsyncOp> op) {
   async_.start(std::move(op));
-  if (grid_.options.timing == Timing::kEarliest) settle_async();
+  nudge();
 }
 
 void Worker::start(AsyncQueue& queue, std::unique_ptr<AsyncOp> op) {
   async_.start(queue, std::move(op));
-  if (grid_.options.timing == Timing::kEarliest) settle_async();
+  nudge();
 }
 
 void Worker::settle_async() {

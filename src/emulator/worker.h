@@ -51,6 +51,11 @@ class Worker {
   void start(std::unique_ptr<AsyncOp> op);
   void start(AsyncQueue& queue, std::unique_ptr<AsyncOp> op);
 
+  /// An operation in flight has become ready: with the earliest timing it is done now.
+  void nudge() {
+    if (grid_.options.timing == Timing::kEarliest) settle_async();
+  }
+
   /// Puts a warp that can run among those that will.
   void enqueue(Warp& warp);
 

@@ -230,9 +230,8 @@ void Decoder::update_list(const Operand& vector, Type type) {
 
 PredicateRef Decoder::predicate(const Operand& o) {
   if (o.kind == Kind::kInteger) {
-    // Some instructions take 0 or 1 where a predicate is meant.
-    if (o.bits > 1) fail("a predicate is wanted");
-    return registers_.constant_predicate(o.bits == 1);
+    // mov.pred p, -1; some instructions take 0 or 1 where a predicate is meant.
+    return registers_.constant_predicate(o.bits != 0);
   }
   if (o.kind != Kind::kName) fail("a predicate is wanted");
   const auto reg = find_register(o.name);

@@ -41,23 +41,24 @@ HWY_INLINE float pick(float a, float b) {
 /// 2^x by a polynomial in the fraction: relative error below 2^-23, where hardware promises
 /// 2^-22.5. Coefficients: tools/fit_exp2.py.
 HWY_INLINE float exp2_lane(float x) {
-  constexpr float kQ[] = {0x1.62e430p-1f, 0x1.ebfbdcp-3f,  0x1.c6aee8p-5f,
-                          0x1.3b2d4cp-7f, 0x1.5f3e52p-10f, 0x1.41fbbcp-13f};
   constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to a whole number
   float y = x < -160.0f ? -160.0f : x;
   y = y > 160.0f ? 160.0f : y;
   const float whole = (y + kMagic) - kMagic;
   const float r = y - whole;
-  float p = kQ[5];
-  for (int i = 4; i >= 0; --i) p = p * r + kQ[i];
+  float p = 0x1.41fbbcp-13f;
+  p = p * r + 0x1.5f3e52p-10f;
+  p = p * r + 0x1.3b2d4cp-7f;
+  p = p * r + 0x1.c6aee8p-5f;
+  p = p * r + 0x1.ebfbdcp-3f;
+  p = p * r + 0x1.62e430p-1f;
   p = p * r + 1.0f;
   // In two steps, so that results near the ends of the range come out right.
   const auto n = static_cast<int32_t>(whole);
   const int32_t half = n >> 1;
-  const auto power = [](int32_t e) {
-    return std::bit_cast<float>(static_cast<uint32_t>(e + 127) << 23);
-  };
-  const float result = p * power(half) * power(n - half);
+  const auto low = std::bit_cast<float>(static_cast<uint32_t>(half + 127) << 23);
+  const auto high = std::bit_cast<float>(static_cast<uint32_t>(n - half + 127) << 23);
+  const float result = p * low * high;
   return x == x ? result : canonical_nan();
 }
 

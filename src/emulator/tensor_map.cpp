@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "emulator/tensor_map.h"
+
+#include <cstring>
+#include <string>
+
+#include "emulator/machine.h"
+
+namespace fa4::emulator {
+namespace {
+
+// 32-bit words of the format.
+constexpr size_t kAddress = 0, kHeader = 2, kStrides = 3, kStridesHigh = 7, kDims = 8, kBox0 = 13,
+                 kBoxes = 14;
+constexpr uint32_t kInterleaveShift = 11, kSwizzleShift = 13, kNanShift = 15, kPromotionShift = 17;
+
+using Words = std::array<uint32_t, 32>;
+
+Status wrong(const std::string& what) { return invalid_argument("tensor map: " + what); }
+
+Status check_dimension(const TensorMapSpec& s, uint32_t i) {
+  const std::string which = std::string(1, ' ').append(std::to_string(i));
+  if (s.dims[i] == 0 || s.dims[i] > uint64_t{1} << 32) {
+    return wrong("dimension" + which + " is " + std::to_string(s.dims[i]) + "; allowed: 1 to 2^32");
+  }
+  if (s.box[i] == 0 || s.box[i] > 256) {
+    return wrong("box dimension" + which + " is " + std::to_string(s.box[i]) +
+                 "; allowed: 1 to 256");
+  }
+  if (s.element_strides[i] == 0 || s.element_strides[i] > 8) {
+    return wrong("element stride" + which + " is " + std::to_string(s.element_strides[i]) +
+                 "; allowed: 1 to 8");
+  }
+  if (i > 0 && (s.strides[i] % 16 != 0 || s.strides[i] >= uint64_t{1} << 40)) {
+    return wrong("stride" + which + " is " + std::to_string(s.strides[i]) +
+                 "; allowed: a multiple of 16 below 2^40");
+  }
+  return {};
+}
+
+Status check(const TensorMapSpec& s) {
+  if (s.rank == 0 || s.rank > 5) {
+    return wrong("rank is " + std::to_string(s.rank) + "; allowed: 1 to 5");
+  }
+  if (s.address % 16 != 0) return wrong("address is no multiple of 16");
+  for (uint32_t i = 0; i < s.rank; ++i) {
+    Status status = check_dimension(s, i);
+    if (!status.ok()) return status;
+  }
+  const uint32_t inner = s.box[0] * size_of(s.type);
+  const uint32_t span = s.swizzle == Swizzle::kOff ? 256 * 8 : 16u << static_cast<int>(s.swizzle);
+  if (inner % 16 != 0 || inner > span) {
+    return wrong("box dimension 0 has " + std::to_string(inner) +
+                 " bytes; allowed: a multiple of 16 up to " + std::to_string(span));
+  }
+  return {};
+}
+
+}  // namespace
+
+uint32_t size_of(MapType type) {
+  switch (type) {
+    case MapType::kU8:
+      return 1;
+    case MapType::kU16:
+    case MapType::kF16:
+    case MapType::kBF16:
+      return 2;
+    case MapType::kU64:
+    case MapType::kS64:
+    case MapType::kF64:
+      return 8;
+    default:
+      return 4;
+  }
+}
+
+Result<TensorMapBytes> encode_tensor_map(const TensorMapSpec& s) {
+  const Status status = check(s);
+  if (!status.ok()) return status;
+  Words w{};
+  w[kAddress] = static_cast<uint32_t>(s.address);
+  w[kAddress + 1] = static_cast<uint32_t>(s.address >> 32);
+  w[kHeader] = (s.rank - 1) << 4 | static_cast<uint32_t>(s.type) << 7 |
+               static_cast<uint32_t>(s.swizzle) << kSwizzleShift |
+               static_cast<uint32_t>(s.nan_fill) << kNanShift | 2u << kPromotionShift;
+  for (uint32_t i = 1; i < s.rank; ++i) {
+    const uint64_t stride = s.strides[i] >> 4;
+    w[kStrides + i - 1] = static_cast<uint32_t>(stride);
+    w[kStridesHigh] |= static_cast<uint32_t>(stride >> 32 & 15) << (4 * (i - 1));
+  }
+  for (uint32_t i = 0; i < s.rank; ++i) {
+    w[kDims + i] = static_cast<uint32_t>(s.dims[i] - 1);
+    w[kBox0] |= (s.element_strides[i] - 1) << (3 * i);
+    if (i > 0) w[kBoxes] |= (s.box[i] - 1) << (8 * (i - 1));
+  }
+  w[kBox0] |= (s.box[0] - 1) << 24;
+  TensorMapBytes bytes;
+  std::memcpy(bytes.data(), w.data(), bytes.size());
+  return bytes;
+}
+
+TensorMapSpec decode_tensor_map(std::span<const std::byte, 128> bytes) {
+  Words w;
+  std::memcpy(w.data(), bytes.data(), sizeof w);
+  TensorMapSpec s;
+  const uint32_t header = w[kHeader];
+  s.address = static_cast<uint64_t>(w[kAddress + 1]) << 32 | w[kAddress];
+  s.rank = (header >> 4 & 7) + 1;
+  s.type = static_cast<MapType>(header >> 7 & 15);
+  s.swizzle = static_cast<Swizzle>(header >> kSwizzleShift & 3);
+  s.nan_fill = (header >> kNanShift & 1) != 0;
+  if (s.rank > 5 || s.type > MapType::kBF16) throw Fault("a tensor map of no known form");
+  if ((header >> kInterleaveShift & 3) != 0) throw Fault("an interleaved tensor map");
+  for (uint32_t i = 0; i < s.rank; ++i) {
+    s.dims[i] = static_cast<uint64_t>(w[kDims + i]) + 1;
+    s.element_strides[i] = (w[kBox0] >> (3 * i) & 7) + 1;
+    s.box[i] = i == 0 ? (w[kBox0] >> 24) + 1 : (w[kBoxes] >> (8 * (i - 1)) & 255) + 1;
+    if (i == 0) {
+      s.strides[0] = size_of(s.type);
+      continue;
+    }
+    const uint64_t high = w[kStridesHigh] >> (4 * (i - 1)) & 15;
+    s.strides[i] = (high << 32 | w[kStrides + i - 1]) << 4;
+  }
+  return s;
+}
+
+}  // namespace fa4::emulator

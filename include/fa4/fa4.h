@@ -55,7 +55,8 @@ typedef enum fa4_causal {
   FA4_CAUSAL_TOP_LEFT = 2      /* The first query sees the first key. */
 } fa4_causal;
 
-typedef enum fa4_device_type { FA4_CPU = 0, FA4_CUDA = 1 } fa4_device_type;
+/* FA4_EMULATOR: device_index is the target, 90 for sm_90a. */
+typedef enum fa4_device_type { FA4_CPU = 0, FA4_CUDA = 1, FA4_EMULATOR = 2 } fa4_device_type;
 
 #define FA4_MAX_RANK 4
 

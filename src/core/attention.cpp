@@ -3,6 +3,7 @@
 #include <fa4/attention.h>
 #include <fa4/plan.h>
 
+#include "core/problem.h"
 #include "core/recent_plans.h"
 #include "core/workspace_pool.h"
 #include "gpu/workspace.h"
@@ -13,7 +14,7 @@ namespace {
 /// Makes the plan of `problem`, borrows its workspace and calls `run(plan, workspace)`.
 template <class Run>
 Status plan_and_run(const AttentionProblem& problem, Device device, Stream stream, const Run& run) {
-  const bool on_gpu = device.type == DeviceType::kCuda;
+  const bool on_gpu = core::runs_kernels(device);
   const Result<Plan> plan =
       on_gpu ? core::recent_plan(problem, device) : Plan::make(problem, device);
   if (!plan.ok()) return plan.status();

@@ -37,8 +37,8 @@ Status moved_from() {
 
 /// Which backend a device's problems go to; none for devices that can't be.
 Status check_device(Device device) {
-  if (device == Device::cpu() || device.type == DeviceType::kCuda) return {};
-  return invalid_argument("device: is " + to_string(device) + "; allowed: cpu:0, cuda");
+  if (device == Device::cpu() || core::runs_kernels(device)) return {};
+  return invalid_argument("device: is " + to_string(device) + "; allowed: cpu:0, cuda, emulator");
 }
 
 }  // namespace
@@ -80,7 +80,7 @@ Support supports(const AttentionProblem& problem, Device device) {
   if (!valid.ok()) return {false, valid.status().message()};
   const Status status = check_device(device);
   if (!status.ok()) return {false, status.message()};
-  return device.type == DeviceType::kCuda ? gpu::supports(*valid, device) : cpu::supports(*valid);
+  return core::runs_kernels(device) ? gpu::supports(*valid, device) : cpu::supports(*valid);
 }
 
 Result<Plan> Plan::make(const AttentionProblem& problem, Device device) {
@@ -89,7 +89,7 @@ Result<Plan> Plan::make(const AttentionProblem& problem, Device device) {
   const Support support = supports(problem, device);
   if (!support) return unsupported(support.reason);
   auto impl =
-      device.type == DeviceType::kCuda ? gpu::make_plan(*valid, device) : cpu::make_plan(*valid);
+      core::runs_kernels(device) ? gpu::make_plan(*valid, device) : cpu::make_plan(*valid);
   if (!impl.ok()) return impl.status();
   return Plan(*std::move(impl));
 }

@@ -34,6 +34,11 @@ struct Problem {
   bool is_double() const { return dtype == DType::kFloat64; }
 };
 
+/// Whether the GPU backend's kernels run there.
+inline bool runs_kernels(Device device) {
+  return device.type == DeviceType::kCuda || device.type == DeviceType::kEmulator;
+}
+
 /// Checks a problem against the contract (attention.h), whatever the device.
 Result<Problem> validate(const AttentionProblem& problem);
 

@@ -9,14 +9,17 @@ namespace fa4 {
 const char* version() { return FA4_VERSION_STRING; }
 
 std::string to_string(Device device) {
-  const bool known = device.type == DeviceType::kCpu || device.type == DeviceType::kCuda;
-  std::string text = device.type == DeviceType::kCpu ? "cpu" : "cuda";
-  if (!known) text = "unknown device " + std::to_string(static_cast<int>(device.type));
-  if (device.type != DeviceType::kCpu || device.index != 0) {
-    text += ':';
-    text += std::to_string(device.index);
+  const std::string index = std::to_string(device.index);
+  switch (device.type) {
+    case DeviceType::kCpu:
+      return device.index == 0 ? "cpu" : "cpu:" + index;
+    case DeviceType::kCuda:
+      return "cuda:" + index;
+    case DeviceType::kEmulator:
+      if (device.index < 0) return "emulator of an unknown target";
+      return "emulator:sm_" + index + (device.index >= 90 ? "a" : "");
   }
-  return text;
+  return "unknown device " + std::to_string(static_cast<int>(device.type)) + ":" + index;
 }
 
 const char* to_string(DType dtype) {

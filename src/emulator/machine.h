@@ -222,7 +222,10 @@ struct Grid {
   uint32_t block_threads() const { return threads[0] * threads[1] * threads[2]; }
   uint32_t block_warps() const { return (block_threads() + kLanes - 1) / kLanes; }
   uint32_t cluster_ctas() const { return cluster[0] * cluster[1] * cluster[2]; }
-  uint32_t shared_bytes() const { return kernel->dynamic_start() + dynamic_shared; }
+  uint32_t shared_bytes() const {
+    return dynamic_shared == 0 ? kernel->static_shared_end
+                               : kernel->dynamic_start() + dynamic_shared;
+  }
 };
 
 }  // namespace fa4::emulator

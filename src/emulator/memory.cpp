@@ -2,6 +2,8 @@
 #include "emulator/memory.h"
 
 #include <algorithm>
+#include <charconv>
+#include <fstream>
 
 #include "emulator/machine.h"
 #include "emulator/monitor.h"
@@ -51,17 +53,39 @@ void MemoryMap::add(const void* data, size_t bytes, bool writable) {
   if (bytes > 0) ranges_.push_back({begin, begin + bytes, writable});
 }
 
+void MemoryMap::add_process() {
+  // "7f0c00000000-7f0c00021000 rw-p ..."
+  std::ifstream maps("/proc/self/maps");
+  std::string line;
+  while (std::getline(maps, line)) {
+    MemoryRange range;
+    const char* end = line.data() + line.size();
+    const auto first = std::from_chars(line.data(), end, range.begin, 16);
+    if (first.ec != std::errc() || end - first.ptr < 2) continue;
+    const auto last = std::from_chars(first.ptr + 1, end, range.end, 16);
+    if (last.ec != std::errc() || end - last.ptr < 3 || last.ptr[1] != 'r') continue;
+    range.writable = last.ptr[2] == 'w';
+    if (range.end < kSharedWindow) process_.push_back(range);
+  }
+}
+
 void MemoryMap::sort() {
-  std::sort(ranges_.begin(), ranges_.end(),
-            [](const MemoryRange& a, const MemoryRange& b) { return a.begin < b.begin; });
+  const auto by_begin = [](const MemoryRange& a, const MemoryRange& b) {
+    return a.begin < b.begin;
+  };
+  std::sort(ranges_.begin(), ranges_.end(), by_begin);
+  std::sort(process_.begin(), process_.end(), by_begin);
 }
 
 const MemoryRange* MemoryMap::find(uint64_t address) const {
-  auto it = std::upper_bound(ranges_.begin(), ranges_.end(), address,
-                             [](uint64_t x, const MemoryRange& r) { return x < r.begin; });
-  if (it == ranges_.begin()) return nullptr;
-  --it;
-  return address < it->end ? &*it : nullptr;
+  for (const std::vector<MemoryRange>* ranges : {&ranges_, &process_}) {
+    auto it = std::upper_bound(ranges->begin(), ranges->end(), address,
+                               [](uint64_t x, const MemoryRange& r) { return x < r.begin; });
+    if (it == ranges->begin()) continue;
+    --it;
+    if (address < it->end) return &*it;
+  }
+  return nullptr;
 }
 
 std::byte* resolve_global(const MemoryMap& memory, uint64_t address, uint64_t bytes,

@@ -35,6 +35,9 @@ struct MemoryRange {
 class MemoryMap {
  public:
   void add(const void* data, size_t bytes, bool writable = true);
+  /// All that this process has mapped may be touched too: for memory whose extents nobody told.
+  /// What add() was told comes first, so that its ends are still found.
+  void add_process();
   /// After the last add().
   void sort();
   /// The range that holds `address`, or null. (Ranges that touch are kept apart: an access across
@@ -43,6 +46,7 @@ class MemoryMap {
 
  private:
   std::vector<MemoryRange> ranges_;
+  std::vector<MemoryRange> process_;
 };
 
 /// How memory is touched. The proxy says by which path.

@@ -41,6 +41,7 @@ uint32_t encode_small(double x, SmallFormat f, Round round, bool saturate) {
                              : f.has_infinity ? infinity
                                               : infinity + fractions - 1;
   if (std::isinf(magnitude)) return sign | too_large;
+  if (magnitude == 0) return sign;
   int exponent = 0;
   std::frexp(magnitude, &exponent);
   exponent = std::max(exponent - 1, 1 - bias);  // of the leading bit; subnormals share the lowest

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <mutex>
+#include <tuple>
 #include <vector>
 
 #include "gpu/runtime.h"
@@ -12,7 +13,8 @@ namespace {
 
 struct Pool {
   std::mutex mutex;
-  std::map<std::pair<int, void*>, std::vector<Workspace>> free;  ///< By device and stream.
+  /// By type and number of the device, and stream.
+  std::map<std::tuple<DeviceType, int, void*>, std::vector<Workspace>> free;
 
   static Pool& instance() {
     static Pool pool;
@@ -26,7 +28,7 @@ void StreamWorkspace::Return::operator()(const Workspace* block) const {
   if (block->data != nullptr) {
     Pool& pool = Pool::instance();
     const std::lock_guard lock(pool.mutex);
-    pool.free[{device.index, stream.handle}].push_back(*block);
+    pool.free[{device.type, device.index, stream.handle}].push_back(*block);
   }
   delete block;
 }
@@ -40,7 +42,7 @@ Result<StreamWorkspace> StreamWorkspace::acquire(Device device, Stream stream, s
   {
     Pool& pool = Pool::instance();
     const std::lock_guard lock(pool.mutex);
-    std::vector<Workspace>& free = pool.free[{device.index, stream.handle}];
+    std::vector<Workspace>& free = pool.free[{device.type, device.index, stream.handle}];
     for (Workspace& candidate : free) {
       if (candidate.bytes < bytes) continue;
       block.reset(new Workspace(candidate));

@@ -89,6 +89,7 @@ TEST(CApi, EnumsHaveTheValuesOfTheCppInterface) {
   EXPECT_EQ(FA4_BOOL, static_cast<int>(DType::kBool));
   EXPECT_EQ(FA4_CAUSAL_TOP_LEFT, static_cast<int>(Causal::kTopLeft));
   EXPECT_EQ(FA4_CUDA, static_cast<int>(DeviceType::kCuda));
+  EXPECT_EQ(FA4_EMULATOR, static_cast<int>(DeviceType::kEmulator));
 }
 
 TEST(CApi, ForwardGivesTheBitsOfTheCppInterface) {

@@ -113,7 +113,7 @@ def the_readme_shows_the_example_as_it_is():
 LAYERS = {
     "core": ["core/", "cpu/plan.h", "gpu/plan.h", "gpu/workspace.h"],
     "cpu": ["cpu/", "core/", "hwy/"],
-    "gpu": ["gpu/", "core/"],
+    "gpu": ["gpu/", "core/", "emulator/emulator.h", "emulator/tensor_map.h"],
     "capi": ["capi/"],
     "emulator": ["emulator/", "core/", "hwy/"],
     "oracle": ["oracle/"],

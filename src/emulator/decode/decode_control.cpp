@@ -65,10 +65,10 @@ void vote(Decoder& d) {
     d.write(&Inst::d, d.operand(0), Type::kB32);
   } else {
     d.write_predicate(&Inst::d, d.operand(0));
+    if (d.inst.d == kNone) d.fail("a result is wanted");
   }
   d.read_predicate(&Inst::a, d.operand(1));
   d.read(&Inst::f, d.operand(2), Type::kB32);
-  if (d.inst.d == kNone) d.fail("a result is wanted");
   d.emit(exec::warp_handler(WarpOp::kVote), Class::kWarp);
 }
 

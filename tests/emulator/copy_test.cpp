@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Tensor maps and the copies that use them.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+
+#include "emulator/ptx_kernel.h"
+#include "emulator/tensor_map.h"
+
+namespace fa4::emulator::test {
+namespace {
+
+uint32_t word_of(const TensorMapBytes& bytes, size_t i) {
+  uint32_t w = 0;
+  std::memcpy(&w, bytes.data() + 4 * i, 4);
+  return w;
+}
+
+TEST(TensorMap, HasTheHardwaresFields) {
+  TensorMapSpec s;
+  s.address = 0x7f0123456780;
+  s.type = MapType::kBF16;
+  s.rank = 3;
+  s.dims = {128, 1000, 7, 1, 1};
+  s.strides = {2, 256, uint64_t{5} << 36, 0, 0};
+  s.box = {64, 80, 2, 1, 1};
+  s.element_strides = {1, 2, 3, 1, 1};
+  s.swizzle = Swizzle::k128;
+  s.nan_fill = true;
+  const auto bytes = encode_tensor_map(s);
+  ASSERT_TRUE(bytes.ok()) << bytes.status().message();
+  EXPECT_EQ(word_of(*bytes, 0), 0x23456780u);
+  EXPECT_EQ(word_of(*bytes, 1), 0x7f01u);
+  const uint32_t header = word_of(*bytes, 2);
+  EXPECT_EQ(header >> 4 & 7, 2u);    // rank - 1
+  EXPECT_EQ(header >> 7 & 15, 10u);  // bfloat16
+  EXPECT_EQ(header >> 11 & 3, 0u);   // no interleave
+  EXPECT_EQ(header >> 13 & 3, 3u);   // 128 bytes
+  EXPECT_EQ(header >> 15 & 1, 1u);   // NaN
+  EXPECT_EQ(word_of(*bytes, 3), 256u >> 4);
+  EXPECT_EQ(word_of(*bytes, 4), 0u);
+  EXPECT_EQ(word_of(*bytes, 7), 0x50u);  // upper bits of strides
+  EXPECT_EQ(word_of(*bytes, 8), 127u);
+  EXPECT_EQ(word_of(*bytes, 9), 999u);
+  EXPECT_EQ(word_of(*bytes, 13) >> 24, 63u);
+  EXPECT_EQ(word_of(*bytes, 13) & 0x7fff, 0u | 1u << 3 | 2u << 6);
+  EXPECT_EQ(word_of(*bytes, 14), 79u | 1u << 8);
+
+  const TensorMapSpec back = decode_tensor_map(*bytes);
+  EXPECT_EQ(back.address, s.address);
+  EXPECT_EQ(back.dims, s.dims);
+  EXPECT_EQ(back.strides, s.strides);
+  EXPECT_EQ(back.box, s.box);
+  EXPECT_EQ(back.element_strides, s.element_strides);
+  EXPECT_EQ(back.swizzle, s.swizzle);
+}
+
+TEST(TensorMap, RefusesWhatTheDriverRefuses) {
+  TensorMapSpec good;
+  good.rank = 2;
+  good.dims = {64, 8, 1, 1, 1};
+  good.strides = {2, 128, 0, 0, 0};
+  good.box = {64, 8, 1, 1, 1};
+  ASSERT_TRUE(encode_tensor_map(good).ok());
+  const auto refused = [&](auto change) {
+    TensorMapSpec s = good;
+    change(s);
+    return !encode_tensor_map(s).ok();
+  };
+  EXPECT_TRUE(refused([](TensorMapSpec& s) { s.address = 8; }));
+  EXPECT_TRUE(refused([](TensorMapSpec& s) { s.rank = 6; }));
+  EXPECT_TRUE(refused([](TensorMapSpec& s) { s.dims[1] = 0; }));
+  EXPECT_TRUE(refused([](TensorMapSpec& s) { s.box[1] = 257; }));
+  EXPECT_TRUE(refused([](TensorMapSpec& s) { s.box[0] = 4; }));
+  EXPECT_TRUE(refused([](TensorMapSpec& s) { s.strides[1] = 24; }));
+  EXPECT_TRUE(refused([](TensorMapSpec& s) { s.swizzle = Swizzle::k64; }));
+}
+
+/// A tensor of 32-bit numbers, [rows][columns], loaded in one box; what shared memory holds then.
+struct Box {
+  Swizzle swizzle = Swizzle::kOff;
+  int32_t column = 0, row = 0;
+  uint32_t columns = 8, rows = 8;
+};
+constexpr uint32_t kColumns = 20, kRows = 10;
+
+TensorMapBytes map_of(const std::vector<uint32_t>& tensor, const Box& box) {
+  TensorMapSpec s;
+  s.address = reinterpret_cast<uint64_t>(tensor.data());
+  s.type = MapType::kU32;
+  s.rank = 2;
+  s.dims = {kColumns, kRows, 1, 1, 1};
+  s.strides = {4, kColumns * 4, 0, 0, 0};
+  s.box = {box.columns, box.rows, 1, 1, 1};
+  s.swizzle = box.swizzle;
+  return encode_tensor_map(s).value();
+}
+
+std::vector<uint32_t> aligned_tensor() {
+  std::vector<uint32_t> tensor(kColumns * kRows);
+  std::iota(tensor.begin(), tensor.end(), 1000u);
+  return tensor;
+}
+
+std::vector<uint32_t> loaded(const Box& box, const RunOptions& options = {}) {
+  std::vector<std::vector<uint32_t>> buffers = {aligned_tensor(), std::vector<uint32_t>(1024),
+                                                std::vector<uint32_t>(64)};
+  // Vectors are aligned to 16 bytes; a map wants 64.
+  const TensorMapBytes map = map_of(buffers[0], box);
+  auto* data = buffers[2].data();
+  while (reinterpret_cast<uint64_t>(data) % 64 != 0) ++data;
+  std::memcpy(data, map.data(), map.size());
+  const auto offset = std::to_string((data - buffers[2].data()) * 4);
+  const std::string bytes = std::to_string(box.columns * box.rows * 4);
+  const Ran ran =
+      run_body(R"(
+    .shared .align 1024 .b8 tile[4096];
+    .shared .align 8 .b8 bar[8];
+    .reg .b64 %out, %map, %d<4>;
+    .reg .b32 %t, %r<8>;
+    .reg .pred %p, %q;
+    ld.param.u64 %out, [p1];
+    ld.param.u64 %map, [p2];
+    add.u64 %map, %map, )" +
+                   offset + R"(;
+    mov.u32 %t, %tid.x;
+    setp.eq.u32 %p, %t, 0;
+    @%p mbarrier.init.shared::cta.b64 [bar], 1;
+    bar.warp.sync 0xffffffff;
+    @%p mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], )" +
+                   bytes + R"(;
+    @%p cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [tile], [%map, {)" +
+                   std::to_string(box.column) + ", " + std::to_string(box.row) + R"(}], [bar];
+  W:
+    mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 0;
+    @!%q bra W;
+    mov.u32 %r1, %t;
+    mov.u32 %r3, tile;
+  L:
+    shl.b32 %r2, %r1, 2;
+    add.u32 %r4, %r3, %r2;
+    ld.shared.u32 %r5, [%r4];
+    cvt.u64.u32 %d1, %r2;
+    add.u64 %d2, %out, %d1;
+    st.global.u32 [%d2], %r5;
+    add.u32 %r1, %r1, 32;
+    setp.lt.u32 %q, %r1, 1024;
+    @%q bra L;
+  )",
+               buffers, {.threads = {32, 1, 1}}, options);
+  EXPECT_EQ(ran.error, "");
+  return buffers[1];
+}
+
+uint32_t element(int64_t row, int64_t column) {
+  const bool inside = row >= 0 && row < kRows && column >= 0 && column < kColumns;
+  return inside ? static_cast<uint32_t>(1000 + row * kColumns + column) : 0;
+}
+
+TEST(TensorCopy, LoadsBoxesWithEverySwizzle) {
+  for (const Swizzle swizzle : {Swizzle::kOff, Swizzle::k32, Swizzle::k64, Swizzle::k128}) {
+    Box box;
+    box.swizzle = swizzle;
+    box.columns = swizzle == Swizzle::k32 ? 8 : swizzle == Swizzle::k64 ? 16 : 32;
+    if (swizzle == Swizzle::kOff) box.columns = 12;
+    for (const auto& [row, column] : {std::pair{0, 0}, {-3, -5}, {6, 9}, {20, 0}}) {
+      box.row = row;
+      box.column = column;
+      const auto tile = loaded(box, {.timing = Timing::kLatest});
+      // What PTX ISA 5.5.7 draws: 16-byte chunk c of row r lies at c xor (r / n) mod m.
+      for (uint32_t r = 0; r < box.rows; ++r) {
+        for (uint32_t c = 0; c < box.columns; ++c) {
+          const uint32_t chunk = c / 4;
+          uint32_t place = chunk;
+          if (swizzle == Swizzle::k128) place = chunk ^ (r % 8);
+          if (swizzle == Swizzle::k64) place = chunk ^ (r / 2 % 4);
+          if (swizzle == Swizzle::k32) place = chunk ^ (r / 4 % 2);
+          ASSERT_EQ(tile[r * box.columns + place * 4 + c % 4], element(row + r, column + c))
+              << static_cast<int>(swizzle) << " row " << r << " column " << c;
+        }
+      }
+    }
+  }
+}
+
+TEST(TensorCopy, StoresAndAddsWhatIsInside) {
+  for (const bool add : {false, true}) {
+    Box box{Swizzle::k32, 15, 6, 8, 8};  // both dimensions end outside
+    std::vector<std::vector<uint32_t>> buffers = {aligned_tensor(), std::vector<uint32_t>(64)};
+    const TensorMapBytes map = map_of(buffers[0], box);
+    auto* data = buffers[1].data();
+    while (reinterpret_cast<uint64_t>(data) % 64 != 0) ++data;
+    std::memcpy(data, map.data(), map.size());
+    const auto offset = std::to_string((data - buffers[1].data()) * 4);
+    const std::string op =
+        add ? "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group"
+            : "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group";
+    const Ran ran = run_body(R"(
+      .shared .align 1024 .b8 tile[256];
+      .reg .b64 %map;
+      .reg .b32 %t, %r<8>;
+      .reg .pred %p;
+      ld.param.u64 %map, [p1];
+      add.u64 %map, %map, )" + offset +
+                                 R"(;
+      mov.u32 %t, %tid.x;
+      shl.b32 %r1, %t, 3;
+      mov.u32 %r2, tile;
+      add.u32 %r1, %r1, %r2;
+      st.shared.v2.u32 [%r1], {5, 5};
+      fence.proxy.async.shared::cta;
+      bar.sync 0;
+      setp.eq.u32 %p, %t, 0;
+      @!%p ret;
+      )" + op + R"( [%map, {15, 6}], [tile];
+      cp.async.bulk.commit_group;
+      cp.async.bulk.wait_group 0;
+    )",
+                             buffers);
+    ASSERT_EQ(ran.error, "");
+    for (int64_t r = 0; r < kRows; ++r) {
+      for (int64_t c = 0; c < kColumns; ++c) {
+        const uint32_t before = element(r, c);
+        const bool touched = r >= 6 && c >= 15;
+        ASSERT_EQ(buffers[0][r * kColumns + c], touched ? (add ? before + 5 : 5) : before);
+      }
+    }
+  }
+}
+
+TEST(BulkCopy, GoesThroughSharedMemoryAndBack) {
+  std::vector<std::vector<uint32_t>> buffers = {std::vector<uint32_t>(64),
+                                                std::vector<uint32_t>(64)};
+  std::iota(buffers[0].begin(), buffers[0].end(), 1u);
+  const Ran ran = run_body(R"(
+    .shared .align 128 .b8 tile[256];
+    .shared .align 8 .b8 bar[8];
+    .reg .b64 %in, %out;
+    .reg .pred %q;
+    ld.param.u64 %in, [p0];
+    ld.param.u64 %out, [p1];
+    mbarrier.init.shared::cta.b64 [bar], 1;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%in], 256, [bar];
+  W:
+    mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 0;
+    @!%q bra W;
+    cp.async.bulk.global.shared::cta.bulk_group [%out], [tile], 240;
+    cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group.read 0;
+    cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%out], [tile], 16;
+    cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group 0;
+  )",
+                           buffers, {.threads = {1, 1, 1}});
+  ASSERT_EQ(ran.error, "");
+  for (uint32_t i = 0; i < 64; ++i) {
+    // The addition may come before or after the copy of the first 16 bytes: only .read was awaited.
+    if (i < 4) continue;
+    EXPECT_EQ(buffers[1][i], i < 60 ? i + 1 : 0);
+  }
+}
+
+TEST(CopyAsync, ArrivesInGroups) {
+  std::vector<std::vector<uint32_t>> buffers = {std::vector<uint32_t>(128),
+                                                std::vector<uint32_t>(128)};
+  std::iota(buffers[0].begin(), buffers[0].end(), 1u);
+  for (const Timing timing : {Timing::kEarliest, Timing::kRandom, Timing::kLatest}) {
+    const Ran ran = run_body(R"(
+      .shared .align 128 .b8 tile[512];
+      .reg .b64 %in, %out, %d<4>;
+      .reg .b32 %t, %r<8>;
+      ld.param.u64 %in, [p0];
+      ld.param.u64 %out, [p1];
+      mov.u32 %t, %tid.x;
+      mul.wide.u32 %d1, %t, 16;
+      add.u64 %in, %in, %d1;
+      add.u64 %out, %out, %d1;
+      mov.u32 %r1, tile;
+      mad.lo.u32 %r1, %t, 16, %r1;
+      cp.async.cg.shared.global [%r1], [%in], 16, 12;
+      cp.async.commit_group;
+      cp.async.wait_group 0;
+      ld.shared.v4.u32 {%r2, %r3, %r4, %r5}, [%r1];
+      st.global.v4.u32 [%out], {%r2, %r3, %r4, %r5};
+    )",
+                             buffers, {.threads = {32, 1, 1}}, {.timing = timing});
+    ASSERT_EQ(ran.error, "");
+    for (uint32_t i = 0; i < 128; ++i) ASSERT_EQ(buffers[1][i], i % 4 == 3 ? 0 : i + 1);
+  }
+}
+
+}  // namespace
+}  // namespace fa4::emulator::test

@@ -179,7 +179,7 @@ LIBC = """
     memchr memcmp memcpy memmove memset strcmp strlen
     malloc free calloc realloc aligned_alloc posix_memalign
     getenv secure_getenv sched_getaffinity __sched_cpucount sysconf
-    exp exp2 exp2f expf log log2 logf tanh tanhf ldexp ldexpf frexp sqrt sqrtf pow round lround
+    exp exp2 exp2f expf log log2 log2f logf sinf cosf nextafter tanh tanhf ldexp ldexpf frexp sqrt sqrtf pow round lround
     nearbyint nearbyintf rint floor ceil fma fmaf fmod fmodf fmaxf fminf fmax fmin hypot
     clock_gettime strtol
     dlopen dlsym dlerror
@@ -189,14 +189,14 @@ LIBC = """
     pthread_mutex_lock pthread_mutex_unlock pthread_once
     __memcpy_chk __memmove_chk __memset_chk
     _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable __gmon_start__
-    __stack_chk_fail
+    __stack_chk_fail __fixdfti __floattidf __floattisf __popcountdi2
 """.split()
 # The last six lines are the compiler's own and the C++ runtime's: waiting for an atomic (a futex),
 # thread-local variables, mutexes and reference counts, hardened copies (which end the process only
 # where memory is already overrun), start-up code.
 
 # Mangled names of the C++ runtime, oneTBB and Highway.
-RUNTIMES = re.compile(r"_Z(N(K|V|O)*S|S|T[ISTV](S|N10__cxxabiv1)|n[wa]|d[la])|__cxa_|__gxx_personality"
+RUNTIMES = re.compile(r"_Z(N(K|V|O)*S|S|T[ISTV](S|NSt|N10__cxxabiv1)|n[wa]|d[la])|__cxa_|__gxx_personality"
                       r"|_Unwind_Resume|_ZN(K?)3tbb|_ZT[ISV]N3tbb|_ZN(K?)3hwy")
 
 # Of those, what prints or ends the process. std::terminate is not here: the compiler calls it where

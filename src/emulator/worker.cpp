@@ -21,6 +21,20 @@ std::string triple(const std::array<uint32_t, 3>& x) {
          std::to_string(x[2]) + ")";
 }
 
+/// Where each split of a warp stands and what it waits for, a line each.
+std::string waits_of(const Warp& warp) {
+  std::string text;
+  if (warp.is_done()) return text;
+  std::vector<Split> splits = warp.others;
+  splits.push_back({warp.pc, warp.mask, warp.blocked, warp.wait});
+  for (const Split& s : splits) {
+    text += "\n  ";
+    text += place_of(warp, s.pc) + ": lanes " + hex(s.mask) + " wait for " + describe(s.wait) +
+            state_of(*warp.cta, s.wait);
+  }
+  return text;
+}
+
 }  // namespace
 
 void Tally::add(const Tally& other) {
@@ -282,16 +296,7 @@ std::string Worker::deadlock_report() const {
   std::string text = "deadlock: nothing can go on";
   for (const auto& cluster : clusters_) {
     for (const auto& cta : cluster->ctas) {
-      for (const auto& warp : cta->warps) {
-        if (warp->is_done()) continue;
-        std::vector<Split> splits = warp->others;
-        splits.push_back({warp->pc, warp->mask, warp->blocked, warp->wait});
-        for (const Split& s : splits) {
-          text += "\n  ";
-          text += place_of(*warp, s.pc) + ": lanes " + hex(s.mask) + " wait for " +
-                  describe(s.wait) + state_of(*cta, s.wait);
-        }
-      }
+      for (const auto& warp : cta->warps) text += waits_of(*warp);
     }
   }
   return text;

@@ -75,7 +75,7 @@ std::shared_ptr<ModuleData> make_data(const ptx::Module& module) {
 
 }  // namespace
 
-std::shared_ptr<const Program> decode(std::shared_ptr<const std::string> source) {
+std::shared_ptr<const Program> decode(const std::shared_ptr<const std::string>& source) {
   const ptx::Module module = ptx::parse(*source);
   auto program = std::make_shared<Program>();
   program->source = source;
@@ -107,8 +107,8 @@ void Decoder::run() {
   declare_params();
   for (const ptx::Statement& s : function_.body) decode_statement(s);
   // Control may fall off the end.
-  static const ptx::Instruction kReturn{{}, false, "ret", {}};
-  decode_instruction(kReturn);
+  static const ptx::Instruction implicit_return{{}, false, "ret", {}};
+  decode_instruction(implicit_return);
   resolve_jumps();
   const auto product = [](const uint32_t(&x)[3]) { return uint64_t{x[0]} * x[1] * x[2]; };
   const uint64_t bound = std::max(product(function_.max_threads), product(function_.need_threads));

@@ -23,7 +23,7 @@ namespace fa4::emulator::decode {
 using ptx::Operand;
 
 /// Decodes every kernel of a module. Throws ptx::SourceError.
-std::shared_ptr<const Program> decode(std::shared_ptr<const std::string> source);
+std::shared_ptr<const Program> decode(const std::shared_ptr<const std::string>& source);
 
 /// A variable as instructions see it.
 struct Symbol {

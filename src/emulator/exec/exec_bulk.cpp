@@ -99,7 +99,7 @@ class Store final : public AsyncOp {
 
   bool step() override {
     BulkGroups::Group& group = warp_.bulk[lane_]->at(group_);
-    const bool first = group_read_ == false;
+    const bool first = !group_read_;
     if (first) {
       read();
       group_read_ = true;

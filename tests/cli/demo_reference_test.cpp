@@ -9,7 +9,7 @@
 namespace fa4::cli {
 namespace {
 
-/// One text of 16 tokens, two heads, and results of two numbers a head.
+/// One text of 64 tokens (fewer are allowed more), two heads, and results of two numbers a head.
 struct Slices {
   DemoFixture fixture;
   DemoReference reference;
@@ -18,8 +18,8 @@ struct Slices {
     fixture.heads = 2;
     fixture.head_dim = 2;
     fixture.texts.resize(1);
-    fixture.cu_seqlens = {0, 16};
-    reference.exact.assign(16 * 2 * 2, 1.0);
+    fixture.cu_seqlens = {0, 64};
+    reference.exact.assign(64 * 2 * 2, 1.0);
     reference.plain = reference.exact;
     reference.magnitude = reference.exact;
     for (double& x : reference.plain) x += 1e-3;

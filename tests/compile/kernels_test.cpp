@@ -24,6 +24,33 @@ TEST(KernelList, NamesAndSourcesDiffer) {
   EXPECT_FALSE(names.empty());
 }
 
+/// A fixed program of the kernels' kind: a loop of exponentials and products, unrolled.
+const char* const kYardstick = R"(
+extern "C" __global__ void yardstick(const float* x, float* y, int n) {
+  float row[64];
+#pragma unroll
+  for (int i = 0; i < 64; ++i) row[i] = x[i * 32 + threadIdx.x];
+  for (int k = 0; k < n; ++k) {
+#pragma unroll
+    for (int i = 0; i < 64; ++i) {
+#pragma unroll
+      for (int j = 1; j < 16; ++j) row[i] = __fmaf_rn(row[i], row[(i + j) & 63], 0.5f);
+      asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(row[i]) : "f"(row[i]));
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 64; ++i) y[i * 32 + threadIdx.x] = row[i];
+})";
+/// What it takes on the machine that the kernels' aims are for, when that is idle.
+constexpr double kYardstickSeconds = 0.2;
+
+/// How much longer than there a compile takes here and now; at least 1. Slower processors, and
+/// other processes on the same core, cost CPU time that says nothing of a kernel.
+double slowness() {
+  const auto compiled = jit::compile({kYardstick, "sm_90a", {}});
+  return compiled.ok() ? std::max(1.0, compiled->cpu_seconds / kYardstickSeconds) : 1.0;
+}
+
 class CompileKernel : public testing::TestWithParam<size_t> {};
 
 TEST_P(CompileKernel, IsCleanAndQuick) {
@@ -32,15 +59,16 @@ TEST_P(CompileKernel, IsCleanAndQuick) {
   const KernelConfig kernel = all_kernels()[GetParam()];
   auto compiled = jit::compile(kernel.program);
   ASSERT_TRUE(compiled.ok()) << compiled.status().message();
-  // CPU time grows where other processes take the core's caches: a slow compile is tried again.
-  for (int again = 0; again < 2 && compiled->cpu_seconds > 2 * kernel.budget_seconds; ++again) {
+  double limit = 2 * kernel.budget_seconds;
+  for (int again = 0; again < 3 && compiled->cpu_seconds > limit; ++again) {
+    limit = 2 * kernel.budget_seconds * slowness();
     compiled = jit::compile(kernel.program);
   }
   std::printf("%s: %.2f s of CPU time, aim %.1f; %d registers, %d bytes of spills\n",
               kernel.name.c_str(), compiled->cpu_seconds, kernel.budget_seconds,
               compiled->registers, compiled->spill_bytes);
   RecordProperty("cpu_seconds", std::to_string(compiled->cpu_seconds));
-  EXPECT_LE(compiled->cpu_seconds, 2 * kernel.budget_seconds);
+  EXPECT_LE(compiled->cpu_seconds, limit);
   EXPECT_EQ(compiled->spill_bytes, 0) << compiled->log;
   EXPECT_FALSE(compiled->serialized) << compiled->log;
   EXPECT_EQ(compiled->registers, kernel.registers) << compiled->log;

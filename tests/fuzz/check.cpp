@@ -53,7 +53,7 @@ void set_device(Device device) { problems_device = device; }
 Verdict check(const Problem& problem, bool backward) {
   Case c = build(problem);
   c.device = problems_device;
-  if (c.device.type == DeviceType::kCuda) make_strides_legal_on_gpu(c);
+  if (c.device.type != DeviceType::kCpu) make_strides_legal_on_gpu(c);
   const std::vector<Bytes> inputs = inputs_of(c);
   Verdict verdict = backward ? check_forward_and_backward(c) : check_forward(c);
   if (verdict.kind == Verdict::Kind::kPassed) verdict = check_again(c, backward);

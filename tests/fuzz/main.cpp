@@ -209,14 +209,18 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--most-failures", s.most_failures, "Stop after these")->capture_default_str();
   app.add_option("--problem", s.problem, "Run this one problem, given as NAME=NUMBER ...");
-  app.add_option("--device", s.device, "cpu, or cuda:N (the forward alone)")->capture_default_str();
+  app.add_option("--device", s.device, "cpu; cuda:N or emulator:sm_90a (the forward alone)")
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   if (s.device != "cpu") {
-    if (s.device.rfind("cuda:", 0) != 0) {
-      std::fprintf(stderr, "--device: is '%s'; allowed: cpu, cuda:N\n", s.device.c_str());
+    const std::string kind = s.device.substr(0, s.device.find(':') + 1);
+    if (kind != "cuda:" && s.device != to_string(Device::emulator("sm_90a"))) {
+      std::fprintf(stderr, "--device: is '%s'; allowed: cpu, cuda:N, emulator:sm_90a\n",
+                   s.device.c_str());
       return 2;
     }
-    set_device(Device::cuda(std::atoi(s.device.c_str() + 5)));
+    set_device(kind == "cuda:" ? Device::cuda(std::atoi(s.device.c_str() + kind.size()))
+                               : Device::emulator("sm_90a"));
     s.no_backward = true;
   }
   if (!s.problem.empty()) return run_one(s);

@@ -183,7 +183,7 @@ LIBC = """
     nearbyint nearbyintf rint floor ceil fma fmaf fmod fmodf fmaxf fminf fmax fmin hypot
     clock_gettime strtol
     dlopen dlsym dlerror
-    mkostemp write close fsync rename unlink
+    mkostemp open write close fsync rename unlink access fstat flock dlinfo
     syscall __errno_location sched_yield
     __tls_get_addr __libc_single_threaded
     pthread_mutex_lock pthread_mutex_unlock pthread_once

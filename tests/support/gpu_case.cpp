@@ -71,7 +71,7 @@ HostTensor legal(const HostTensor& x) {
 }  // namespace
 
 Status forward_on_gpu(Case& c) {
-  const auto found = gpu::cuda_runtime(c.device.index);
+  const auto found = gpu::runtime_of(c.device);
   if (!found.ok()) return found.status();
   const gpu::Runtime& runtime = **found;
   const AttentionTensors host = c.tensors();

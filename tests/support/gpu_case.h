@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Cases on a GPU.
+// Cases on a GPU, real or emulated.
 #pragma once
 
 #include "support/case.h"

@@ -191,11 +191,13 @@ void shift(Decoder& d) {
 /// popc, clz, bfind: 32 bits come out.
 template <IntegerOp kOp>
 void count(Decoder& d) {
+  IntegerOp op = kOp;
+  if (op == IntegerOp::kBfind && d.mods.take("shiftamt")) op = IntegerOp::kBfindShift;
   const Type type = type_wanted(d);
   d.want_operands(2);
   d.write(&Inst::d, d.operand(0), Type::kU32);
   d.read(&Inst::a, d.operand(1), type);
-  d.emit(exec::integer(kOp, type), Class::kInteger);
+  d.emit(exec::integer(op, type), Class::kInteger);
 }
 
 void bfe(Decoder& d) {

@@ -133,7 +133,9 @@ void cvt(Decoder& d) {
   }
   if (bytes > 4 && ptx::size_of(c.to) <= 4) d.fail("a 64-bit register for a narrow result");
   if (d.read(&Inst::a, d.operand(1), c.from, true) > 4 && ptx::size_of(c.from) <= 4) {
-    d.fail("a narrow number in a 64-bit register");
+    const Handler low_bits = exec::convert_low_bits(c);
+    if (low_bits == nullptr) d.fail("this conversion of a number in a 64-bit register");
+    return d.emit(low_bits, Class::kConvert);
   }
   if (two) d.read(&Inst::b, d.operand(2), c.from);
   d.emit(exec::convert(c, d.inst), Class::kConvert);

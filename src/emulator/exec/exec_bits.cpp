@@ -53,12 +53,12 @@ Step count_bits(Warp& w, const Inst& i, uint32_t mask) {
     if constexpr (kOp == IntegerOp::kPopc) {
       return static_cast<uint32_t>(std::popcount(static_cast<Unsigned<T>>(x)));
     }
-    if constexpr (kOp == IntegerOp::kBfind) {
+    if constexpr (kOp != IntegerOp::kClz) {
       if (std::is_signed_v<T> && x < 0) x = static_cast<T>(~x);
       if (x == 0) return kNone;
-      return kBits<T> - 1 - static_cast<uint32_t>(std::countl_zero(static_cast<Unsigned<T>>(x)));
     }
-    return static_cast<uint32_t>(std::countl_zero(static_cast<Unsigned<T>>(x)));
+    const auto zeros = static_cast<uint32_t>(std::countl_zero(static_cast<Unsigned<T>>(x)));
+    return kOp == IntegerOp::kBfind ? kBits<T> - 1 - zeros : zeros;
   });
   return Step::kNext;
 }
@@ -201,6 +201,8 @@ Handler for_type(IntegerOp op) {
       return shift<T, true>;
     case IntegerOp::kBfind:
       return count_bits<T, IntegerOp::kBfind>;
+    case IntegerOp::kBfindShift:
+      return count_bits<T, IntegerOp::kBfindShift>;
     case IntegerOp::kPopc:
       return count_bits<T, IntegerOp::kPopc>;
     case IntegerOp::kClz:

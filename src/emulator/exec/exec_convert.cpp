@@ -158,6 +158,54 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace fa4::emulator::exec {
+namespace {
+
+template <class From, class To>
+Step low_bits(Warp& w, const Inst& i, uint32_t mask) {
+  const uint64_t* a = w.reg<uint64_t>(i.a);
+  To* d = w.reg<To>(i.d);
+  for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
+    const int l = __builtin_ctz(rest);
+    d[l] = static_cast<To>(static_cast<From>(a[l]));
+  }
+  return Step::kNext;
+}
+
+template <class To>
+Handler low_bits_to(Type from) {
+  switch (from) {
+    case Type::kU8:
+      return low_bits<uint8_t, To>;
+    case Type::kS8:
+      return low_bits<int8_t, To>;
+    case Type::kU16:
+      return low_bits<uint16_t, To>;
+    case Type::kS16:
+      return low_bits<int16_t, To>;
+    case Type::kU32:
+      return low_bits<uint32_t, To>;
+    case Type::kS32:
+      return low_bits<int32_t, To>;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+Handler convert_low_bits(const Conversion& c) {
+  if (c.saturate) return nullptr;
+  switch (c.to) {
+    case Type::kU32:
+    case Type::kS32:
+      return low_bits_to<uint32_t>(c.from);
+    case Type::kU64:
+    case Type::kS64:
+      return low_bits_to<uint64_t>(c.from);
+    default:
+      return nullptr;
+  }
+}
 
 Handler convert(const Conversion& c, Inst& inst) {
   if (const Handler fast = FA4_EMULATOR_BEST(fast_conversion(c))) return fast;

@@ -33,7 +33,8 @@ enum class IntegerOp : uint8_t {
   kPopc,
   kClz,
   kBrev,
-  kBfind,  // a
+  kBfind,
+  kBfindShift,  // a; the shift that brings the bit found to the top
   kMadLow,
   kMadHigh,
   kSad,
@@ -136,6 +137,9 @@ struct Conversion {
 };
 /// d = a; for the x2 forms d = {a, b}, a the upper half. The Conversion lies in mod[0..6].
 Handler convert(const Conversion& conversion, Inst& inst);
+/// The same where `a` is a 64-bit register of whose low bits a narrow whole number is made. Null if
+/// it can't be done: another type than a whole one of 32 or 64 bits comes out, or .sat.
+Handler convert_low_bits(const Conversion& conversion);
 
 // ---- exec_move.cpp -----------------------------------------------------------------------------
 

@@ -83,8 +83,8 @@ struct AttentionGradients {
   Tensor dsink{};  ///< Like sink, may be absent.
 };
 
-/// Computes out and lse on q's device. Remembers a pool of workspaces and, for GPUs, a thread's last
-/// few plans. Errors: kInvalidArgument, kUnsupported (see supports()), kOutOfMemory.
+/// Computes out and lse on q's device. Remembers workspaces and, for GPUs, the last few plans of a
+/// thread. Errors: kInvalidArgument, kUnsupported (see supports()), kOutOfMemory.
 Status attention(const AttentionTensors& tensors, const AttentionOptions& options = {},
                  Stream stream = {});
 

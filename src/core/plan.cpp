@@ -88,8 +88,7 @@ Result<Plan> Plan::make(const AttentionProblem& problem, Device device) {
   if (!valid.ok()) return valid.status();
   const Support support = supports(problem, device);
   if (!support) return unsupported(support.reason);
-  auto impl =
-      core::runs_kernels(device) ? gpu::make_plan(*valid, device) : cpu::make_plan(*valid);
+  auto impl = core::runs_kernels(device) ? gpu::make_plan(*valid, device) : cpu::make_plan(*valid);
   if (!impl.ok()) return impl.status();
   return Plan(*std::move(impl));
 }

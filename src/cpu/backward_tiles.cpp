@@ -154,19 +154,19 @@ GradientTile<T> make_scores(const BackwardContext<T>& context, const Block& bloc
 }  // namespace
 
 template <class T>
-BackwardContext<T>::BackwardContext(const Kernels<T>& kernels_, const core::Problem& problem_,
-                                    const AttentionTensors& tensors_,
-                                    const AttentionGradients& gradients_)
-    : kernels(kernels_),
-      problem(problem_),
-      tensors(tensors_),
-      gradients(gradients_),
-      tiling(make_tiling(kernels_, problem_)),
-      modifiers(kernels_, problem_, tensors_),
-      dropout(
-          core::Dropout::make(problem_.spec.options.dropout_p, problem_.spec.options.dropout_seed)),
-      has_dropout(problem_.spec.options.dropout_p > 0),
-      exact_delta(has_exact_delta(problem_)) {}
+BackwardContext<T>::BackwardContext(const Kernels<T>& its_kernels, const core::Problem& its_problem,
+                                    const AttentionTensors& its_tensors,
+                                    const AttentionGradients& its_gradients)
+    : kernels(its_kernels),
+      problem(its_problem),
+      tensors(its_tensors),
+      gradients(its_gradients),
+      tiling(make_tiling(its_kernels, its_problem)),
+      modifiers(its_kernels, its_problem, its_tensors),
+      dropout(core::Dropout::make(its_problem.spec.options.dropout_p,
+                                  its_problem.spec.options.dropout_seed)),
+      has_dropout(its_problem.spec.options.dropout_p > 0),
+      exact_delta(has_exact_delta(its_problem)) {}
 
 Matrix head_rows(const Tensor& tensor, const core::SequenceRows& side, int64_t head, int64_t row) {
   const int first = tensor.rank - 3;
@@ -287,6 +287,7 @@ void add_row_sums(const BackwardContext<T>& context, const Block& block,
   context.kernels.gradients(tile);
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): T is a type.
 #define FA4_INSTANTIATE(T)                                                                         \
   template struct BackwardContext<T>;                                                              \
   template T& stored_delta(const BackwardContext<T>&, const core::Sequence&, int64_t, int64_t);    \
@@ -303,5 +304,6 @@ void add_row_sums(const BackwardContext<T>& context, const Block& block,
 FA4_INSTANTIATE(float)
 FA4_INSTANTIATE(double)
 #undef FA4_INSTANTIATE
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace fa4::cpu

@@ -28,8 +28,8 @@ struct BackwardContext {
   bool exact_delta;     ///< has_exact_delta()
   T* deltas = nullptr;  ///< [heads_q, total_q]: exact ones, kept for the extras; may be null.
 
-  BackwardContext(const Kernels<T>& kernels_, const core::Problem& problem_,
-                  const AttentionTensors& tensors_, const AttentionGradients& gradients_);
+  BackwardContext(const Kernels<T>& its_kernels, const core::Problem& its_problem,
+                  const AttentionTensors& its_tensors, const AttentionGradients& its_gradients);
 };
 
 /// Part of a tile: rows [row, row + rows) and keys [key, key + keys) of a sequence for one query

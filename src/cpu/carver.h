@@ -18,10 +18,11 @@ class Carver {
   X* take(int64_t rows, int64_t cols = 1) {
     const uintptr_t begin = base_ + offset_;
     size_t bytes = 0;
-    overflow_ = overflow_ || __builtin_mul_overflow(rows, cols, &bytes) ||
-                __builtin_mul_overflow(bytes, sizeof(X), &bytes) ||
-                __builtin_add_overflow(bytes, kAlign - 1, &bytes) ||
-                __builtin_add_overflow(offset_, bytes / kAlign * kAlign, &offset_);
+    overflow_ =
+        overflow_ || __builtin_mul_overflow(rows, cols, &bytes) ||
+        __builtin_mul_overflow(bytes, sizeof(X), &bytes) ||  // NOLINT(bugprone-sizeof-expression)
+        __builtin_add_overflow(bytes, kAlign - 1, &bytes) ||
+        __builtin_add_overflow(offset_, bytes / kAlign * kAlign, &offset_);
     return reinterpret_cast<X*>(begin);
   }
   /// Bytes handed out; none if their count passed 63 bits.

@@ -45,7 +45,7 @@ HWY_BEFORE_NAMESPACE();
 namespace fa4::cpu {
 namespace HWY_NAMESPACE {
 
-constexpr const char* kTargetName = HWY_STR(HWY_NAMESPACE) + 2;  // "N_AVX2" without "N_"
+constexpr const char* kTargetName = &HWY_STR(HWY_NAMESPACE)[2];  // "N_AVX2" without "N_"
 
 template <class T>
 const Kernels<T>* table() {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `fa4 compile` and `fa4 cache` as their users run them.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -11,19 +10,13 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "cli/run_program.h"
 #include "gpu/configs.h"
 
 namespace fa4::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Outcome {
-  int code = -1;
-  std::string text;  ///< Standard output and error together.
-
-  bool says(const std::string& part) const { return text.find(part) != std::string::npos; }
-};
 
 class CompileCommand : public testing::Test {
  protected:
@@ -35,17 +28,8 @@ class CompileCommand : public testing::Test {
 
   /// Runs "fa4 <arguments>" with the cache in this test's folder.
   Outcome fa4(const std::string& arguments, const std::string& environment = "") const {
-    const std::string command = environment + " FA4_CACHE_DIR='" + (folder_ / "cache").string() +
-                                "' '" FA4_PROGRAM "' " + arguments + " 2>&1 </dev/null";
-    Outcome outcome;
-    std::FILE* pipe = popen(command.c_str(), "r");
-    if (pipe == nullptr) return outcome;
-    char buffer[4096];
-    size_t got = 0;
-    while ((got = fread(buffer, 1, sizeof(buffer), pipe)) > 0) outcome.text.append(buffer, got);
-    const int status = pclose(pipe);
-    if (WIFEXITED(status)) outcome.code = WEXITSTATUS(status);
-    return outcome;
+    return run_program(arguments,
+                       environment + " FA4_CACHE_DIR='" + (folder_ / "cache").string() + "'");
   }
   std::string path(const char* name) const { return (folder_ / name).string(); }
 

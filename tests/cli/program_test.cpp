@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The program as its user runs it: exit codes, what it prints, what it writes.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -12,31 +11,16 @@
 #include <string>
 
 #include "cli/npy.h"
+#include "cli/run_program.h"
 #include "oracle/oracle.h"
 #include "support/case.h"
 
 namespace fa4::cli {
 namespace {
 
-struct Outcome {
-  int code = -1;
-  std::string text;  ///< Standard output and error together.
-
-  bool says(const std::string& part) const { return text.find(part) != std::string::npos; }
-};
-
 /// Runs "fa4 <arguments>" through the shell.
 Outcome fa4(const std::string& arguments, const std::string& environment = "") {
-  const std::string command = environment + " '" FA4_PROGRAM "' " + arguments + " 2>&1 </dev/null";
-  Outcome outcome;
-  std::FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return outcome;
-  char buffer[4096];
-  size_t got = 0;
-  while ((got = fread(buffer, 1, sizeof(buffer), pipe)) > 0) outcome.text.append(buffer, got);
-  const int status = pclose(pipe);
-  if (WIFEXITED(status)) outcome.code = WEXITSTATUS(status);
-  return outcome;
+  return run_program(arguments, environment);
 }
 
 /// A folder that is gone when the test is.

@@ -119,34 +119,25 @@ size_t without_policy(Decoder& d, size_t operands) {
   return operands + (d.mods.take("L2::cache_hint") ? 1 : 0);
 }
 
-void load(Decoder& d) {
+/// ld and st: a register or a vector of them, and an address, in the order that the opcode has.
+template <bool kLoads>
+void load_or_store(Decoder& d) {
   MemoryForm form;
   form.space = take_space(d);
   take_hints(d);
   const uint32_t count = take_vector(d);
   form.type = type_wanted(d);
   d.want_operands(without_policy(d, 2));
-  const Operand& result = d.operand(0);
-  form.register_bytes = register_bytes(d, result, form.type);
-  d.address(&Inst::a, d.operand(1), form.space);
-  d.write_list(result, form.type, true);
-  if (d.inst.list_size != count) d.fail("the vector has another size");
-  d.emit(exec::load(form, d.inst), class_of(form.space));
-}
-
-void store(Decoder& d) {
-  MemoryForm form;
-  form.space = take_space(d);
-  take_hints(d);
-  const uint32_t count = take_vector(d);
-  form.type = type_wanted(d);
-  d.want_operands(without_policy(d, 2));
-  const Operand& value = d.operand(1);
+  const Operand& value = d.operand(kLoads ? 0 : 1);
   form.register_bytes = register_bytes(d, value, form.type);
-  d.address(&Inst::a, d.operand(0), form.space);
-  d.read_list(value, form.type, true);
+  d.address(&Inst::a, d.operand(kLoads ? 1 : 0), form.space);
+  if (kLoads) {
+    d.write_list(value, form.type, true);
+  } else {
+    d.read_list(value, form.type, true);
+  }
   if (d.inst.list_size != count) d.fail("the vector has another size");
-  d.emit(exec::store(form, d.inst), class_of(form.space));
+  d.emit(kLoads ? exec::load(form, d.inst) : exec::store(form, d.inst), class_of(form.space));
 }
 
 ReduceOp take_operation(Decoder& d) {
@@ -247,9 +238,9 @@ void createpolicy(Decoder& d) {
 }
 
 constexpr OpcodeEntry kTable[] = {
-    {"ld", load},
-    {"ldu", load},
-    {"st", store},
+    {"ld", load_or_store<true>},
+    {"ldu", load_or_store<true>},
+    {"st", load_or_store<false>},
     {"atom", atom},
     {"red", red},
     {"cvta", cvta},

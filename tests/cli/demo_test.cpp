@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The program's demo as its user runs it.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -13,30 +11,13 @@
 #include <string>
 
 #include "cli/npy.h"
+#include "cli/run_program.h"
 
 namespace fa4::cli {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-struct Output {
-  int code = -1;
-  std::string text;  // Standard output and error together.
-};
-
-Output run_program(const std::string& arguments) {
-  Output output;
-  std::FILE* pipe = popen((std::string(FA4_PROGRAM) + " " + arguments + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return output;
-  char buffer[4096];
-  while (const size_t n = std::fread(buffer, 1, sizeof(buffer), pipe)) {
-    output.text.append(buffer, n);
-  }
-  const int status = pclose(pipe);
-  if (WIFEXITED(status)) output.code = WEXITSTATUS(status);
-  return output;
-}
 
 void expect_error(const json& error) {
   EXPECT_GE(error.at("error").get<double>(), 0);
@@ -55,7 +36,7 @@ void expect_pass(const json& pass, std::initializer_list<const char*> results) {
 
 TEST(Demo, RunsAndWritesWhatItFound) {
   const fs::path folder = fs::path(testing::TempDir()) / ("fa4_demo_" + std::to_string(getpid()));
-  const Output output = run_program("demo --out " + folder.string());
+  const Outcome output = run_program("demo --out " + folder.string());
   ASSERT_EQ(output.code, 0) << output.text;
   EXPECT_NE(output.text.find("PASS"), std::string::npos) << output.text;
   EXPECT_NE(output.text.find("violinist"), std::string::npos) << "no picture";
@@ -80,16 +61,16 @@ TEST(Demo, RunsAndWritesWhatItFound) {
 }
 
 TEST(Demo, RefusesWhatMakesNoSense) {
-  const Output layer = run_program("demo --layer 6");
+  const Outcome layer = run_program("demo --layer 6");
   EXPECT_EQ(layer.code, 2);
   EXPECT_NE(layer.text.find("--layer is 6, must be 0 to 5"), std::string::npos) << layer.text;
-  const Output head = run_program("demo --head -1");
+  const Outcome head = run_program("demo --head -1");
   EXPECT_EQ(head.code, 2);
   EXPECT_NE(head.text.find("--head is -1, must be 0 to 11"), std::string::npos) << head.text;
-  const Output dtype = run_program("demo --dtypes fp32,fp8");
+  const Outcome dtype = run_program("demo --dtypes fp32,fp8");
   EXPECT_EQ(dtype.code, 2);
   EXPECT_NE(dtype.text.find("'fp8'"), std::string::npos) << dtype.text;
-  const Output data = run_program("demo --data /nowhere");
+  const Outcome data = run_program("demo --data /nowhere");
   EXPECT_EQ(data.code, 1);
   EXPECT_NE(data.text.find("/nowhere/manifest.json"), std::string::npos) << data.text;
 }

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -17,11 +16,6 @@
 
 namespace fa4::cli {
 namespace {
-
-/// Runs "fa4 <arguments>" through the shell.
-Outcome fa4(const std::string& arguments, const std::string& environment = "") {
-  return run_program(arguments, environment);
-}
 
 /// A folder that is gone when the test is.
 class Program : public testing::Test {
@@ -72,69 +66,69 @@ class Program : public testing::Test {
 constexpr const char* kCommands[] = {"attend", "bench", "info", "roofline", "selftest"};
 
 TEST_F(Program, HelpsEverywhere) {
-  const Outcome help = fa4("--help");
+  const Outcome help = run_program("--help");
   EXPECT_EQ(help.code, 0);
   for (const std::string command : kCommands) {
     EXPECT_TRUE(help.says("  " + command + " ")) << command;
     for (const std::string& form : {command + " --help", "help " + command}) {
-      const Outcome own = fa4(form);
+      const Outcome own = run_program(form);
       EXPECT_EQ(own.code, 0) << form;
       EXPECT_TRUE(own.says("Usage: fa4 " + command)) << own.text;
       EXPECT_TRUE(own.says("Examples:")) << form;
     }
   }
-  EXPECT_TRUE(fa4("--version").says("fa4 "));
+  EXPECT_TRUE(run_program("--version").says("fa4 "));
 }
 
 TEST_F(Program, AnswersABadCommandLineWithCodeTwo) {
-  EXPECT_EQ(fa4("").code, 2);
-  const Outcome unknown = fa4("atend");
+  EXPECT_EQ(run_program("").code, 2);
+  const Outcome unknown = run_program("atend");
   EXPECT_EQ(unknown.code, 2);
   EXPECT_TRUE(unknown.says("unknown command 'atend'; known:"));
-  EXPECT_EQ(fa4("help nothing").code, 2);
+  EXPECT_EQ(run_program("help nothing").code, 2);
   for (const std::string command : kCommands) {
-    const Outcome flag = fa4(command + " --no-such-flag");
+    const Outcome flag = run_program(command + " --no-such-flag");
     EXPECT_EQ(flag.code, 2) << command;
     EXPECT_TRUE(flag.says("--no-such-flag") || flag.says("is required")) << flag.text;
     EXPECT_TRUE(flag.says("See 'fa4 " + command + " --help'")) << flag.text;
   }
-  EXPECT_EQ(fa4("roofline --chip V100").code, 2);
-  EXPECT_EQ(fa4("roofline --chip H100 --two-cta").code, 2);
-  EXPECT_EQ(fa4("roofline --tile-m 0").code, 2);
-  EXPECT_EQ(fa4("bench --filter '('").code, 2);
-  EXPECT_EQ(fa4("bench --filter nothing").code, 2);
-  EXPECT_EQ(fa4("bench --dtype int8").code, 2);
+  EXPECT_EQ(run_program("roofline --chip V100").code, 2);
+  EXPECT_EQ(run_program("roofline --chip H100 --two-cta").code, 2);
+  EXPECT_EQ(run_program("roofline --tile-m 0").code, 2);
+  EXPECT_EQ(run_program("bench --filter '('").code, 2);
+  EXPECT_EQ(run_program("bench --filter nothing").code, 2);
+  EXPECT_EQ(run_program("bench --dtype int8").code, 2);
   write_case();
-  EXPECT_EQ(fa4(attend() + "--causal sideways").code, 2);
-  EXPECT_EQ(fa4(attend() + "--device tpu").code, 2);
-  EXPECT_EQ(fa4(attend() + "--dq x.npy").code, 2);
+  EXPECT_EQ(run_program(attend() + "--causal sideways").code, 2);
+  EXPECT_EQ(run_program(attend() + "--device tpu").code, 2);
+  EXPECT_EQ(run_program(attend() + "--dq x.npy").code, 2);
 }
 
 TEST_F(Program, PrintsNoEscapeSequencesIntoAPipe) {
   for (const char* arguments : {"info", "roofline", "--help"}) {
-    EXPECT_FALSE(fa4(arguments).says("\033")) << arguments;
+    EXPECT_FALSE(run_program(arguments).says("\033")) << arguments;
   }
 }
 
 TEST_F(Program, InfoTellsOfCpuGpuAndSupport) {
-  const Outcome info = fa4("info");
+  const Outcome info = run_program("info");
   EXPECT_EQ(info.code, 0);
   for (const char* part : {"model", "targets", "GPUs", "cuda:0", "float32, head dim 64"}) {
     EXPECT_TRUE(info.says(part)) << part;
   }
-  const auto json = nlohmann::json::parse(fa4("info --json").text);
+  const auto json = nlohmann::json::parse(run_program("info --json").text);
   EXPECT_GE(json["cpu"]["usable"].get<int>(), 1);
   ASSERT_FALSE(json["cpu"]["targets"].empty());
   // Each target that it names can be forced, and another cannot.
   for (const auto& target : json["cpu"]["targets"]) {
     const auto forced = nlohmann::json::parse(
-        fa4("info --json", "FA4_CPU_TARGET=" + target.get<std::string>()).text);
+        run_program("info --json", "FA4_CPU_TARGET=" + target.get<std::string>()).text);
     EXPECT_TRUE(forced["features_on_cpu"]["causal"]["supported"].get<bool>()) << target;
   }
 }
 
 TEST_F(Program, RooflinePrintsThePublishedTable) {
-  const auto rows = nlohmann::json::parse(fa4("roofline --chip B200 --json").text);
+  const auto rows = nlohmann::json::parse(run_program("roofline --chip B200 --json").text);
   ASSERT_EQ(rows.size(), 4U);
   const double expected[4][3] = {
       {1024, 768, 1024}, {2048, 1536, 2048}, {2560, 3328, 1024}, {2560, 2688, 1024}};
@@ -147,9 +141,10 @@ TEST_F(Program, RooflinePrintsThePublishedTable) {
 
 TEST_F(Program, AttendWritesWhatTheOracleComputes) {
   const test::Case c = write_case();
-  const Outcome run = fa4(attend() + "--causal --check --out " + path("out.npy") + " --lse " +
-                          path("lse.npy") + " --dout " + path("dout.npy") + " --dq " +
-                          path("dq.npy") + " --dk " + path("dk.npy") + " --dv " + path("dv.npy"));
+  const Outcome run =
+      run_program(attend() + "--causal --check --out " + path("out.npy") + " --lse " +
+                  path("lse.npy") + " --dout " + path("dout.npy") + " --dq " + path("dq.npy") +
+                  " --dk " + path("dk.npy") + " --dv " + path("dv.npy"));
   ASSERT_EQ(run.code, 0) << run.text;
   for (const char* name : {"out", "lse", "dq", "dk", "dv"}) EXPECT_TRUE(run.says(name));
   EXPECT_FALSE(run.says("FAIL"));
@@ -173,7 +168,7 @@ TEST_F(Program, AttendTakesEveryOptionAndTensor) {
   write("used.npy", test::indices({30, 20}));
   write("start.npy", test::indices({0, 3}));
   write("dlse.npy", test::HostTensor(DType::kFloat32, {2, 4, 33}).fill(0.1));
-  const Outcome run = fa4(
+  const Outcome run = run_program(
       attend() + "--scale 0.3 --causal top-left --window-left 20 --window-right 5 --softcap 10 " +
       "--dropout 0.1 --seed 7 --deterministic --threads 1 --bias " + path("bias.npy") + " --mask " +
       path("mask.npy") + " --alibi-slopes " + path("slopes.npy") + " --sink " + path("sink.npy") +
@@ -198,22 +193,23 @@ TEST_F(Program, AttendTakesPackedSequences) {
   write("v.npy", c.v);
   write("cu_q.npy", c.cu_seqlens_q);
   write("cu_k.npy", c.cu_seqlens_k);
-  const Outcome run = fa4(attend() + "--cu-seqlens-q " + path("cu_q.npy") + " --cu-seqlens-k " +
-                          path("cu_k.npy") + " --max-seqlen-q 12 --max-seqlen-k 12 --check");
+  const Outcome run =
+      run_program(attend() + "--cu-seqlens-q " + path("cu_q.npy") + " --cu-seqlens-k " +
+                  path("cu_k.npy") + " --max-seqlen-q 12 --max-seqlen-k 12 --check");
   EXPECT_EQ(run.code, 0) << run.text;
 }
 
 TEST_F(Program, AttendReadsAndWritesSixteenBits) {
   write_case(DType::kBFloat16);
-  EXPECT_TRUE(fa4(attend()).says("bfloat16")) << "two-byte files need --bf16";
-  const Outcome run = fa4(attend() + "--bf16 --check --out " + path("out.npy"));
+  EXPECT_TRUE(run_program(attend()).says("bfloat16")) << "two-byte files need --bf16";
+  const Outcome run = run_program(attend() + "--bf16 --check --out " + path("out.npy"));
   EXPECT_EQ(run.code, 0) << run.text;
   EXPECT_TRUE(read_npy_file(path("out.npy"), true).ok());
-  EXPECT_EQ(fa4(attend() + "--bf16 --widen --out " + path("wide.npy")).code, 0);
+  EXPECT_EQ(run_program(attend() + "--bf16 --widen --out " + path("wide.npy")).code, 0);
   const Result<Array> wide = read_npy_file(path("wide.npy"));
   ASSERT_TRUE(wide.ok());
   EXPECT_EQ(wide->dtype(), DType::kFloat32);
-  const Outcome half = fa4(attend() + "--bf16 --dtype fp16 --check");
+  const Outcome half = run_program(attend() + "--bf16 --dtype fp16 --check");
   EXPECT_EQ(half.code, 0) << half.text;
   EXPECT_TRUE(half.says("float16 ["));
 }
@@ -221,28 +217,31 @@ TEST_F(Program, AttendReadsAndWritesSixteenBits) {
 TEST_F(Program, AttendFailsWithCodeOneAndAReason) {
   write_case();
   const Outcome missing =
-      fa4("attend " + path("no.npy") + " " + path("k.npy") + " " + path("v.npy"));
+      run_program("attend " + path("no.npy") + " " + path("k.npy") + " " + path("v.npy"));
   EXPECT_EQ(missing.code, 1);
   EXPECT_TRUE(missing.says("no.npy: could not be opened")) << missing.text;
   std::ofstream(path("bad.npy")) << "not numpy";
-  const Outcome bad = fa4("attend " + path("bad.npy") + " " + path("k.npy") + " " + path("v.npy"));
+  const Outcome bad =
+      run_program("attend " + path("bad.npy") + " " + path("k.npy") + " " + path("v.npy"));
   EXPECT_EQ(bad.code, 1);
   EXPECT_TRUE(bad.says("bad.npy: begins with")) << bad.text;
-  const Outcome gpu = fa4(attend() + "--device cuda:0");
+  const Outcome gpu = run_program(attend() + "--device cuda:0");
   EXPECT_EQ(gpu.code, 1);
   EXPECT_TRUE(gpu.says("device: is cuda:0")) << gpu.text;
-  const Outcome cap = fa4(attend() + "--softcap -1");
+  const Outcome cap = run_program(attend() + "--softcap -1");
   EXPECT_EQ(cap.code, 1);
   EXPECT_TRUE(cap.says("softcap")) << cap.text;
   write("flat.npy", test::HostTensor(DType::kFloat32, {8}).fill(1));
-  EXPECT_EQ(fa4("attend " + path("flat.npy") + " " + path("k.npy") + " " + path("v.npy")).code, 1);
-  EXPECT_EQ(fa4(attend() + "--out /no/such/folder/out.npy").code, 1);
+  EXPECT_EQ(
+      run_program("attend " + path("flat.npy") + " " + path("k.npy") + " " + path("v.npy")).code,
+      1);
+  EXPECT_EQ(run_program(attend() + "--out /no/such/folder/out.npy").code, 1);
 }
 
 TEST_F(Program, SelftestPassesAndRepeatsItsSeed) {
-  const auto info = nlohmann::json::parse(fa4("info --json").text);
+  const auto info = nlohmann::json::parse(run_program("info --json").text);
   const size_t backends = info["cpu"]["targets"].size() + info["gpus"].size();
-  const Outcome run = fa4("selftest --seed 11 --json");
+  const Outcome run = run_program("selftest --seed 11 --json");
   EXPECT_EQ(run.code, 0) << run.text;
   const auto json = nlohmann::json::parse(run.text);
   EXPECT_TRUE(json["passed"].get<bool>());
@@ -256,10 +255,10 @@ TEST_F(Program, SelftestPassesAndRepeatsItsSeed) {
 }
 
 TEST_F(Program, BenchMeasuresAndWritesItsJson) {
-  const Outcome run =
-      fa4("bench --quick --no-torch --seqlen 64 --seconds 0.001 --repeats 2 --threads 1,2 "
-          "--filter 'prefill/fp32/d64' --json " +
-          path("bench.json"));
+  const Outcome run = run_program(
+      "bench --quick --no-torch --seqlen 64 --seconds 0.001 --repeats 2 --threads 1,2 "
+      "--filter 'prefill/fp32/d64' --json " +
+      path("bench.json"));
   ASSERT_EQ(run.code, 0) << run.text;
   EXPECT_TRUE(run.says("not asked for"));
   std::ifstream in(path("bench.json"));
@@ -275,9 +274,9 @@ TEST_F(Program, BenchMeasuresAndWritesItsJson) {
 }
 
 TEST_F(Program, BenchSaysWhenTorchIsNotThere) {
-  const Outcome run =
-      fa4("bench --quick --python no-such-python --seqlen 64 --seconds 0.001 --repeats 1 "
-          "--threads 1 --filter 'prefill/fp32/d64/full/forward'");
+  const Outcome run = run_program(
+      "bench --quick --python no-such-python --seqlen 64 --seconds 0.001 --repeats 1 "
+      "--threads 1 --filter 'prefill/fp32/d64/full/forward'");
   EXPECT_EQ(run.code, 0) << run.text;
   EXPECT_TRUE(run.says("torch  not found (no-such-python could not be run)")) << run.text;
 }
@@ -292,10 +291,10 @@ TEST_F(Program, BenchTakesTurnsWithThePeer) {
                                    "  *) echo '{\"seconds\": 0.5}';;\n"
                                    "esac; done\n";
   std::filesystem::permissions(path("python"), std::filesystem::perms::owner_all);
-  const Outcome run =
-      fa4("bench --quick --seqlen 64 --seconds 0.001 --repeats 3 --threads 1 "
-          "--filter 'prefill/fp32/d64/full/forward' --python " +
-          path("python") + " --json " + path("bench.json"));
+  const Outcome run = run_program(
+      "bench --quick --seqlen 64 --seconds 0.001 --repeats 3 --threads 1 "
+      "--filter 'prefill/fp32/d64/full/forward' --python " +
+      path("python") + " --json " + path("bench.json"));
   ASSERT_EQ(run.code, 0) << run.text;
   EXPECT_TRUE(run.says("torch  0.0, none"));
   std::ifstream in(path("bench.json"));

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "cli/array.h"
-#include "emulator/memory.h"
+#include "emulator/emulator.h"
 
 namespace fa4::cli {
 

@@ -17,6 +17,10 @@ constexpr uint64_t kMaxModuleBytes = uint64_t{1} << 30;
 constexpr uint64_t kMaxLocalBytes = 512 * 1024;
 constexpr uint64_t kMaxSharedBytes = 256 * 1024;
 constexpr uint64_t kMaxParamBytes = 32764;
+constexpr size_t kMaxRegisters = size_t{1} << 22;
+/// Instructions times registers: beyond, every register has a place of its own, which costs memory
+/// in proportion to the registers instead of to their square.
+constexpr size_t kMaxLiveness = size_t{1} << 31;
 
 uint64_t align_up(uint64_t x, uint64_t to) { return (x + to - 1) / to * to; }
 
@@ -114,7 +118,10 @@ void Decoder::run() {
   const uint64_t bound = std::max(product(function_.max_threads), product(function_.need_threads));
   kernel_.max_threads = static_cast<uint32_t>(std::min<uint64_t>(bound, 1024));
   for (size_t i = 0; i < 3; ++i) kernel_.cluster[i] = function_.cluster[i];
-  registers_.place(kernel_, true);
+  if (registers_.size() > kMaxRegisters) {
+    fail_at(function_.line, "more than " + std::to_string(kMaxRegisters) + " registers");
+  }
+  registers_.place(kernel_, kernel_.code.size() * registers_.size() < kMaxLiveness);
   exec::watch_tensor_loads(kernel_);
 }
 

@@ -4,8 +4,22 @@
 #include <algorithm>
 
 #include "emulator/machine.h"
+#include "emulator/monitor.h"
+#include "emulator/worker.h"
 
 namespace fa4::emulator {
+namespace {
+
+bool run_step(AsyncOp& op) {
+  Monitor* monitor = op.cluster->worker->monitor();
+  if (monitor == nullptr) return op.step();
+  monitor->op_begins(op);
+  const bool last = op.step();
+  monitor->op_ends(op);
+  return last;
+}
+
+}  // namespace
 
 void AsyncEngine::start(std::unique_ptr<AsyncOp> op) {
   ++op->cluster->pending_ops;
@@ -28,7 +42,7 @@ bool AsyncEngine::step(Random& random) {
     const size_t at = (begin + i) % count;
     if (at < free_.size()) {
       if (!free_[at]->ready()) continue;
-      if (free_[at]->step()) {
+      if (run_step(*free_[at])) {
         finish(*free_[at]);
         std::swap(free_[at], free_.back());
         free_.pop_back();
@@ -37,7 +51,7 @@ bool AsyncEngine::step(Random& random) {
     }
     AsyncQueue& queue = *queues_[at - free_.size()];
     if (!queue.ops.front()->ready()) continue;
-    if (queue.ops.front()->step()) {
+    if (run_step(*queue.ops.front())) {
       finish(*queue.ops.front());
       queue.ops.pop_front();
       if (queue.ops.empty()) queues_.erase(std::find(queues_.begin(), queues_.end(), &queue));

@@ -14,6 +14,11 @@ namespace fa4::emulator {
 
 struct Cluster;
 
+/// What a monitor keeps with an operation.
+struct OpRecord {
+  virtual ~OpRecord() = default;
+};
+
 /// One operation. Some take several steps, between which others may run (a copy reads its source
 /// before it writes).
 class AsyncOp {
@@ -29,6 +34,7 @@ class AsyncOp {
 
   Cluster* cluster;  ///< It outlives the operation.
   uint32_t pc;       ///< Of the instruction that started it.
+  std::unique_ptr<OpRecord> record;
 };
 
 /// Operations that complete in the order in which they were started.

@@ -119,6 +119,7 @@ struct Warp {
   uint32_t cluster_arrival = kNone;  ///< Generation of the cluster barrier it has arrived at.
   std::array<uint64_t, kClasses> counts{};
   std::unique_ptr<std::byte[]> storage;  ///< Registers and predicates.
+  void* watch = nullptr;                 ///< The monitor's.
 
   uint32_t lanes_of(PredicateRef p) const { return predicates[p >> 1] ^ (0u - (p & 1)); }
   template <class T>
@@ -181,6 +182,7 @@ struct Cta {
   uint32_t registers_free = 0;  ///< setmaxnreg's pool, in registers of a thread times warps.
   std::vector<std::unique_ptr<WgmmaQueue>> wgmma;  ///< One for each warpgroup.
   std::unique_ptr<TensorMemory, void (*)(TensorMemory*)> tensor{nullptr, nullptr};
+  void* watch = nullptr;  ///< The monitor's.
 
   /// 32-bit address of its shared memory's byte 0: the rank stands in bits 24 and up.
   uint32_t shared_base() const { return rank << 24; }
@@ -197,6 +199,7 @@ struct Cluster {
   uint32_t pending_ops = 0;      ///< Asynchronous operations in flight.
   uint32_t barrier_arrived = 0;  ///< Threads.
   uint32_t barrier_generation = 0;
+  void* watch = nullptr;  ///< The monitor's.
 
   /// Threads that the cluster barrier waits for.
   uint32_t living_threads() const;

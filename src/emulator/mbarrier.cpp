@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "emulator/machine.h"
+#include "emulator/monitor.h"
+#include "emulator/worker.h"
 
 namespace fa4::emulator {
 namespace {
@@ -14,13 +16,17 @@ uint64_t image_of(const Mbarrier& b) {
          static_cast<uint64_t>(b.expected) << 20 | b.pending;
 }
 
-std::byte* bytes_of(Cluster& cluster, uint32_t address) {
-  return resolve_shared(cluster, address, 8, 8, Access::kAtomic, Proxy::kGeneric);
+std::byte* bytes_of(Cluster& cluster, uint32_t address, Access access = Access::kAtomic) {
+  return resolve_shared(cluster, address, 8, 8, access, Proxy::kGeneric);
 }
 
 void store(std::byte* at, const Mbarrier& b) {
   const uint64_t image = image_of(b);
   std::memcpy(at, &image, sizeof image);
+}
+
+void tell(Cta& cta, const Mbarrier& b, BarrierEvent event) {
+  if (Monitor* monitor = cta.cluster->worker->monitor()) monitor->mbarrier(cta, b, event);
 }
 
 struct Found {
@@ -45,6 +51,7 @@ void finish(const Found& f, uint32_t address) {
   b.touched = true;
   if (b.pending == 0 && b.bytes == 0) {
     ++b.phase;
+    tell(f.cta, b, BarrierEvent::kPhase);
     b.pending = b.expected;
     store(f.at, b);
     f.cta.wake(WaitKind::kMbarrier, address);
@@ -70,7 +77,7 @@ Mbarrier* MbarrierTable::find(uint32_t offset) {
 }
 
 void mbarrier_init(Cluster& cluster, uint32_t address, uint32_t arrivals) {
-  std::byte* at = bytes_of(cluster, address);
+  std::byte* at = bytes_of(cluster, address, Access::kWrite);
   if (arrivals == 0 || arrivals > kMaxArrivals) {
     throw Fault("an mbarrier for " + std::to_string(arrivals) +
                 " arrivals; allowed: 1 to 2^20 - 1");
@@ -88,10 +95,12 @@ void mbarrier_init(Cluster& cluster, uint32_t address, uint32_t arrivals) {
   b->offset = address & kOffsetMask;
   b->expected = b->pending = arrivals;
   store(at, *b);
+  tell(cta_of(cluster, address), *b, BarrierEvent::kInit);
 }
 
 void mbarrier_invalidate(Cluster& cluster, uint32_t address) {
   const Found f = find(cluster, address);
+  tell(f.cta, f.barrier, BarrierEvent::kInvalidate);
   std::vector<Mbarrier>& all = f.cta.mbarriers.barriers;
   all.erase(all.begin() + (&f.barrier - all.data()));
 }
@@ -110,6 +119,7 @@ uint64_t mbarrier_arrive(Cluster& cluster, uint32_t address, uint32_t arrivals, 
   b.pending -= arrivals;
   if (drop) b.expected -= arrivals;
   if (arrivals > 0) {
+    tell(f.cta, b, BarrierEvent::kArrive);
     finish(f, address);
   } else {
     b.touched = true;
@@ -122,6 +132,7 @@ void mbarrier_complete(Cluster& cluster, uint32_t address, int64_t bytes) {
   const Found f = find(cluster, address);
   f.barrier.bytes -= bytes;
   check_bytes(f.barrier, address);
+  tell(f.cta, f.barrier, BarrierEvent::kComplete);
   finish(f, address);
 }
 

@@ -17,11 +17,14 @@ namespace {
               std::to_string(align));
 }
 
-std::byte* local_at(Warp& warp, uint64_t offset, uint32_t bytes, uint32_t lane) {
+std::byte* local_at(Warp& warp, uint64_t offset, uint32_t bytes, Access access, uint32_t lane) {
   const uint64_t size = warp.program().local_bytes;
   if (offset > size || bytes > size - offset) {
     throw Fault("local address " + hex(offset) + " (" + std::to_string(bytes) +
                 " bytes) is outside the " + std::to_string(size) + " bytes of local memory");
+  }
+  if (Monitor* monitor = warp.worker->monitor()) {
+    monitor->local_access(warp, offset, bytes, access);
   }
   return warp.local.data() + lane * size + offset;
 }
@@ -129,6 +132,7 @@ std::byte* resolve_shared(Cluster& cluster, uint32_t address, uint32_t bytes, ui
 
 std::byte* resolve(Warp& warp, Space space, uint64_t address, uint32_t bytes, uint32_t align,
                    Access access, uint32_t lane) {
+  if (Monitor* monitor = warp.worker->monitor()) monitor->lane = lane;
   if (space == Space::kGeneric) {
     const uint64_t window = address & kWindows;
     address &= ~kWindows;
@@ -156,16 +160,17 @@ std::byte* resolve(Warp& warp, Space space, uint64_t address, uint32_t bytes, ui
     }
     case Space::kLocal:
       if (address % align != 0) misaligned("local", address, align);
-      return local_at(warp, address, bytes, lane);
+      return local_at(warp, address, bytes, access, lane);
     case Space::kParam:
       if (address % align != 0) misaligned("parameter", address, align);
       return param_at(warp, address, bytes, access);
     default:
       if (address % align != 0) misaligned("global", address, align);
+      warp.worker->global_at(address, bytes, access);
       if (Monitor* monitor = warp.worker->monitor()) {
-        monitor->global_access(warp, address, bytes, access, lane);
+        monitor->global_access(address, bytes, access);
       }
-      return warp.worker->global_at(address, bytes, access);
+      return reinterpret_cast<std::byte*>(address);
   }
 }
 

@@ -20,6 +20,13 @@ enum class Timing : uint8_t {
   kLatest,  ///< When nothing else can go on.
 };
 
+/// What the judge looks for (judge/rules.h).
+enum class Checks : uint8_t {
+  kOff,
+  kErrors,    ///< What is an error; it ends the run.
+  kWarnings,  ///< Warnings too, which are counted.
+};
+
 struct RunOptions {
   uint64_t seed = 0;
   Schedule schedule = Schedule::kRandom;
@@ -33,6 +40,7 @@ struct RunOptions {
   uint32_t spurious_wakes = 16;
   uint64_t max_instructions = uint64_t{1} << 40;  ///< Warp-instructions, then it is an error.
   uint32_t multiprocessors = 132;                 ///< What %nsmid says.
+  Checks checks = Checks::kOff;
 };
 
 }  // namespace fa4::emulator

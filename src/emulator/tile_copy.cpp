@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "emulator/machine.h"
+#include "emulator/monitor.h"
 #include "emulator/numeric.h"
 
 namespace fa4::emulator {
@@ -156,7 +157,7 @@ uint32_t box_bytes(const TensorMapSpec& map) {
 }
 
 std::vector<std::byte> read_box(const MemoryMap& memory, const TensorMapSpec& map,
-                                const Coordinates& at) {
+                                const Coordinates& at, Monitor* monitor) {
   const uint32_t size = size_of(map.type), row_bytes = map.box[0] * size;
   std::vector<std::byte> box(box_bytes(map));
   for_rows(map, at, [&](uint32_t row, uint64_t offset, uint32_t first, uint32_t last) {
@@ -166,13 +167,16 @@ std::vector<std::byte> read_box(const MemoryMap& memory, const TensorMapSpec& ma
     const uint32_t bytes = (last - first) * size;
     const std::byte* from =
         resolve_global(memory, map.address + offset + first * size, bytes, Access::kRead);
+    if (monitor != nullptr) {
+      monitor->global_access(reinterpret_cast<uint64_t>(from), bytes, Access::kRead);
+    }
     std::memcpy(to + first * size, from, bytes);
   });
   return box;
 }
 
 void write_box(const MemoryMap& memory, const TensorMapSpec& map, const Coordinates& at,
-               const std::vector<std::byte>& box, ReduceKind reduce) {
+               const std::vector<std::byte>& box, ReduceKind reduce, Monitor* monitor) {
   const uint32_t size = size_of(map.type), row_bytes = map.box[0] * size;
   for_rows(map, at, [&](uint32_t row, uint64_t offset, uint32_t first, uint32_t last) {
     if (first == last) return;
@@ -180,6 +184,11 @@ void write_box(const MemoryMap& memory, const TensorMapSpec& map, const Coordina
     const std::byte* from = box.data() + size_t{row} * row_bytes + first * size;
     std::byte* to =
         resolve_global(memory, map.address + offset + first * size, bytes, Access::kWrite);
+    if (monitor != nullptr) {
+      const bool plain = reduce == ReduceKind::kReplace;
+      monitor->global_access(reinterpret_cast<uint64_t>(to), bytes,
+                             plain ? Access::kWrite : Access::kAtomic);
+    }
     if (reduce == ReduceKind::kReplace) {
       std::memcpy(to, from, bytes);
     } else {

@@ -14,6 +14,7 @@
 namespace fa4::emulator {
 
 struct Cluster;
+class Monitor;
 
 using Coordinates = std::array<int32_t, 5>;
 
@@ -34,10 +35,10 @@ uint32_t box_bytes(const TensorMapSpec& map);
 
 /// The box at the coordinates, dense and unswizzled. What lies outside the tensor is filled.
 std::vector<std::byte> read_box(const MemoryMap& memory, const TensorMapSpec& map,
-                                const Coordinates& at);
+                                const Coordinates& at, Monitor* monitor = nullptr);
 /// Writes the part inside the tensor, or combines it with what is there.
 void write_box(const MemoryMap& memory, const TensorMapSpec& map, const Coordinates& at,
-               const std::vector<std::byte>& box, ReduceKind reduce);
+               const std::vector<std::byte>& box, ReduceKind reduce, Monitor* monitor = nullptr);
 
 /// A dense box to and from its swizzled place at a shared::cluster address.
 void box_to_shared(Cluster& cluster, uint32_t address, const TensorMapSpec& map,

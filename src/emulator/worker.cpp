@@ -42,6 +42,7 @@ void Tally::add(const Tally& other) {
   matrix_flops += other.matrix_flops;
   copied_bytes += other.copied_bytes;
   for (size_t i = 0; i < classes.size(); ++i) classes[i] += other.classes[i];
+  for (const Report& r : other.warnings) add_report(warnings, r);
 }
 
 std::string place_of(const Warp& warp, uint32_t pc) {
@@ -102,11 +103,13 @@ Worker::Worker(Grid& grid, uint64_t seed, Monitor* monitor)
 Worker::~Worker() = default;
 
 void Worker::start(std::unique_ptr<AsyncOp> op) {
+  if (monitor_ != nullptr) monitor_->op_starts(*op);
   async_.start(std::move(op));
   nudge();
 }
 
 void Worker::start(AsyncQueue& queue, std::unique_ptr<AsyncOp> op) {
+  if (monitor_ != nullptr) monitor_->op_starts(*op);
   async_.start(queue, std::move(op));
   nudge();
 }
@@ -207,6 +210,14 @@ uint32_t Worker::slice() {
   return static_cast<uint32_t>(std::min<uint64_t>(left, kLongestTurn));
 }
 
+Step Worker::watched_step(Warp& warp, const Inst& inst, uint32_t lanes) {
+  const uint32_t pc = warp.pc;
+  monitor_->before(warp, pc, lanes);
+  const Step step = inst.run(warp, inst, lanes);
+  monitor_->after(warp, pc, lanes, step != Step::kBlock);
+  return step;
+}
+
 template <bool kWatched>
 void Worker::run_slice(Warp& warp, uint32_t budget) {
   const Inst* code = warp.code;
@@ -221,9 +232,12 @@ void Worker::run_slice(Warp& warp, uint32_t budget) {
       if ((inst.flags & kConverged) != 0 && (warp.alive & ~warp.mask) != 0) {
         step = warp.block({WaitKind::kConverge, warp.alive, 0});
       } else {
-        if constexpr (kWatched) monitor_->instruction(warp, inst, lanes);
         ++warp.counts[static_cast<size_t>(inst.kind)];
-        step = inst.run(warp, inst, lanes);
+        if constexpr (kWatched) {
+          step = watched_step(warp, inst, lanes);
+        } else {
+          step = inst.run(warp, inst, lanes);
+        }
       }
     }
     if (step == Step::kNext) {
@@ -257,6 +271,7 @@ void Worker::finish(Warp& warp) {
   }
   --cta.live_warps;
   --cluster.live_warps;
+  if (monitor_ != nullptr) monitor_->warp_ends(warp);
   barrier_lost_lanes(cta);
   if (cta.live_warps == 0) check_tensor_exit(cta);
   if (cluster.live_warps == 0) retire();
@@ -267,6 +282,7 @@ bool Worker::retire() {
   for (size_t i = 0; i < clusters_.size();) {
     Cluster& cluster = *clusters_[i];
     if (cluster.live_warps == 0 && cluster.pending_ops == 0) {
+      if (monitor_ != nullptr) monitor_->cluster_ends(cluster);
       pool_.take_back(cluster);
       clusters_[i] = std::move(clusters_.back());
       clusters_.pop_back();
@@ -283,6 +299,7 @@ void Worker::refill() {
     const uint64_t index = grid_.next_cluster.fetch_add(1);
     if (index >= grid_.clusters) break;
     clusters_.push_back(pool_.make_cluster(*this, index));
+    if (monitor_ != nullptr) monitor_->cluster_begins(*clusters_.back());
     for (const auto& cta : clusters_.back()->ctas) {
       for (const auto& warp : cta->warps) {
         warp->priority = (uint64_t{1} << 33) + random_() % (uint64_t{1} << 33);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "emulator/judge/report.h"
 #include "emulator/machine.h"
 #include "emulator/residency.h"
 
@@ -18,6 +19,7 @@ struct Tally {
   std::array<uint64_t, kClasses> classes{};
   uint64_t matrix_flops = 0;
   uint64_t copied_bytes = 0;  ///< By bulk and tensor copies.
+  std::vector<Report> warnings;
 
   void add(const Tally& other);
 };
@@ -65,6 +67,7 @@ class Worker {
   Warp* choose();
   uint32_t slice();
   void turn(Warp& warp);
+  Step watched_step(Warp& warp, const Inst& inst, uint32_t lanes);
   template <bool kWatched>
   void run_slice(Warp& warp, uint32_t budget);
   void finish(Warp& warp);

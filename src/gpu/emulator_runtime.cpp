@@ -58,6 +58,12 @@ bool set_option(Settings& s, std::string_view name, std::string_view value) {
     if (value == "random") return s.run.timing = Timing::kRandom, true;
     if (value == "latest") return s.run.timing = Timing::kLatest, true;
   }
+  if (name == "checks") {
+    using emulator::Checks;
+    if (value == "off") return s.run.checks = Checks::kOff, true;
+    if (value == "errors") return s.run.checks = Checks::kErrors, true;
+    if (value == "warnings") return s.run.checks = Checks::kWarnings, true;
+  }
   if (name == "schedule") {
     using emulator::Schedule;
     if (value == "random") return s.run.schedule = Schedule::kRandom, true;
@@ -80,7 +86,7 @@ Result<Settings> settings() {
       return invalid_argument(
           "FA4_EMULATOR: has " + std::string(entry) +
           "; allowed: seed=N, timing=earliest|random|latest, schedule=random|priority, workers=N, "
-          "resident=N, multiprocessors=N");
+          "resident=N, multiprocessors=N, checks=off|errors|warnings");
     }
   }
   return s;
@@ -148,7 +154,12 @@ class EmulatorRuntime final : public Runtime {
     }
     const auto tally = emulator::run(static_cast<const EmulatedKernel&>(kernel).kernel(), config,
                                      params, memory, s->run);
-    return tally.status();
+    if (!tally.ok() || tally->warnings.empty()) return tally.status();
+    const emulator::Report& first = tally->warnings.front();
+    return Status(StatusCode::kRuntimeError,
+                  "emulator: seed " + std::to_string(s->run.seed) + ": " +
+                      std::to_string(tally->warnings.size()) + " warnings; the first, " +
+                      std::to_string(first.count) + " times: " + first.text);
   }
 
   Status encode(const TensorMapSpec& spec, TensorMap& map) const override {

@@ -15,6 +15,7 @@ namespace fa4::gpu {
 ///   workers=N     host threads; only with one does a seed replay a run
 ///   resident=N    clusters at a time and worker
 ///   multiprocessors=N   as many blocks are started by kernels that ask
+///   checks=       off, errors or warnings: what is looked for; a warning makes the launch fail too
 Result<const Runtime*> emulator_runtime(Device device);
 
 }  // namespace fa4::gpu

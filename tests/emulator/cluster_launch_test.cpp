@@ -29,6 +29,7 @@ constexpr char kSingle[] = R"(
     mov.u32 one, 1;
     setp.eq.u32 leader, tid, 0;
     @leader mbarrier.init.shared::cta.b64 [bar], 1;
+    fence.mbarrier_init.release.cluster;
     bar.sync 0;
 WORK:
     @!leader bra ASKED;

@@ -212,6 +212,7 @@ std::string product_text(const Product& p, const Side& a, const Side& b, uint32_
     mov.u32 %t, %tid.x;
     setp.eq.u32 %p, %t, 0;
     @%p mbarrier.init.shared::cta.b64 [bar], 1;
+    fence.mbarrier_init.release.cluster;
     bar.sync 0;
     @%p mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], )" +
       std::to_string(bytes) + ";\n" + load_text("%mapa", 0, a, span) +
@@ -303,6 +304,7 @@ TEST(Wgmma, EveryWidth) {
 }
 
 TEST(Wgmma, WantsFourWarpsThatAgree) {
+  const Unjudged unjudged;
   Buffers buffers(1, std::vector<uint32_t>(1));
   const std::string body = R"(
     .reg .f32 f<4>;

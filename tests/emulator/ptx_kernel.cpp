@@ -4,6 +4,14 @@
 #include <cstring>
 
 namespace fa4::emulator::test {
+namespace {
+
+int unjudged = 0;
+
+}  // namespace
+
+Unjudged::Unjudged() { ++unjudged; }
+Unjudged::~Unjudged() { --unjudged; }
 
 std::string module_of(const std::string& body, int params, const std::string& globals) {
   std::string text =
@@ -36,9 +44,14 @@ Ran run_module(const std::string& ptx, const std::string& entry,
     params.resize(params.size() + 8);
     std::memcpy(params.data() + params.size() - 8, &data, 8);
   }
-  const auto tally = run(kernel, config, params, memory, options);
+  RunOptions checked = options;
+  if (checked.checks == Checks::kOff && unjudged == 0) checked.checks = Checks::kWarnings;
+  const auto tally = run(kernel, config, params, memory, checked);
   if (tally.ok()) {
     ran.tally = *tally;
+    if (options.checks == Checks::kOff && !tally->warnings.empty()) {
+      ran.error = "a warning: " + tally->warnings.front().text;
+    }
   } else {
     ran.error = tally.status().message();
   }

@@ -15,6 +15,17 @@ namespace fa4::emulator::test {
 /// A module with one entry "k" that takes `params` 64-bit parameters p0, p1 ...
 std::string module_of(const std::string& body, int params = 1, const std::string& globals = "");
 
+/// Runs are held against all rules (judge/rules.h), and a warning is an error too, but not while
+/// one of these lives: for kernels that do wrong on purpose. Runs whose options ask for checks get
+/// those.
+class Unjudged {
+ public:
+  Unjudged();
+  ~Unjudged();
+  Unjudged(const Unjudged&) = delete;
+  Unjudged& operator=(const Unjudged&) = delete;
+};
+
 /// What a run of `body` does: parameter i is the address of buffers[i], which the kernel may
 /// change. Gives the error's message, empty if there was none.
 struct Ran {

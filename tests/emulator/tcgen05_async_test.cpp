@@ -243,6 +243,7 @@ COMMITTED:
 
 /// cp after a product that reads the same shared memory or writes the same cells: no order.
 TEST(TensorOrder, CopyMayOvertakeAProduct) {
+  const Unjudged unjudged;
   const SharedLayout layout{128, 4, 4, false, Swizzle::kNone};
   const std::string copy = "mov.b64 DB, " + std::to_string(layout.descriptor(0)) +
                            ";\nshr.u32 x, smem, 4;\ncvt.u64.u32 T, x;\nadd.u64 DB, DB, T;\n"
@@ -310,6 +311,7 @@ TEST(TensorProductErrors, NameTheField) {
 }
 
 TEST(TensorProductErrors, UnwrittenMemory) {
+  const Unjudged unjudged;
   const std::string body = R"(
     .reg .b64 D;
     .reg .b32 t;

@@ -221,6 +221,7 @@ uint32_t reduced(const std::string& form, const std::vector<uint32_t>& values) {
 }
 
 TEST(TensorLoadReduce, OverARow) {
+  const Unjudged unjudged;  // all warps store to one place
   const std::vector<uint32_t> integers = {3, 0xfffffff0, 7, 5};
   EXPECT_EQ(reduced("max.u32", integers), 0xfffffff0);
   EXPECT_EQ(reduced("max.s32", integers), 7u);
@@ -444,6 +445,7 @@ std::pair<bool, bool> old_and_new(const std::string& between, bool late_loads = 
 }
 
 TEST(TensorLoad, IsAsynchronous) {
+  const Unjudged unjudged;
   EXPECT_EQ(old_and_new(""), std::make_pair(true, true));
   EXPECT_EQ(old_and_new("", false), std::make_pair(true, false));
   EXPECT_EQ(old_and_new("tcgen05.wait::ld.sync.aligned;\n"), std::make_pair(true, false));
@@ -451,11 +453,13 @@ TEST(TensorLoad, IsAsynchronous) {
 
 /// PTX ISA 9.7.16.6.4.5: a use of the register is enough.
 TEST(TensorLoad, IsThereForWhoUsesIt) {
+  const Unjudged unjudged;
   EXPECT_EQ(old_and_new("add.u32 r1, r0, 1;\n"), std::make_pair(true, false));
 }
 
 /// A store in flight when its columns are freed.
 TEST(TensorStore, AfterDeallocation) {
+  const Unjudged unjudged;
   RunOptions options;
   options.timing = Timing::kLatest;
   Buffers buffers(1, std::vector<uint32_t>(1));
@@ -467,6 +471,7 @@ TEST(TensorStore, AfterDeallocation) {
 
 /// Without wait::st a load may see what was there before.
 TEST(TensorStore, IsAsynchronous) {
+  const Unjudged unjudged;
   const auto run = [](const char* wait, Timing timing) {
     Buffers buffers(1, std::vector<uint32_t>(1));
     const std::string body = std::string(

@@ -34,8 +34,9 @@ Space take_space(Decoder& d) {
       return Space::kConst;
     case 6:
     case 7:
-    case 8:
       return Space::kParam;
+    case 8:
+      d.fail("parameters of functions are not supported");
     default:
       return Space::kGeneric;
   }
@@ -128,7 +129,6 @@ void load_or_store(Decoder& d) {
   form.type = type_wanted(d);
   d.want_operands(without_policy(d, 2));
   const Operand& value = d.operand(kLoads ? 0 : 1);
-  if (form.space == Space::kParam) form.space = d.param_space(d.operand(kLoads ? 1 : 0));
   form.register_bytes = register_bytes(d, value, form.type);
   d.address(&Inst::a, d.operand(kLoads ? 1 : 0), form.space);
   if (kLoads) {

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "emulator/exec/sync_handlers.h"
+#include "emulator/monitor.h"
 #include "emulator/worker.h"
 
 namespace fa4::emulator {
@@ -35,6 +36,9 @@ void complete(Cta& cta, uint32_t number) {
   b.reduced_or = b.reduced_count = 0;
   b.expected = b.arrived = 0;
   ++b.generation;
+  if (Monitor* monitor = cta.cluster->worker->monitor()) {
+    monitor->named_barrier_complete(cta, number);
+  }
   cta.wake(WaitKind::kNamedBarrier, number);
 }
 
@@ -49,6 +53,7 @@ void check_complete(Cluster& cluster) {
   if (cluster.barrier_arrived == 0 || cluster.barrier_arrived < cluster.living_threads()) return;
   cluster.barrier_arrived = 0;
   ++cluster.barrier_generation;
+  if (Monitor* monitor = cluster.worker->monitor()) monitor->cluster_barrier_complete(cluster);
   for (const auto& cta : cluster.ctas) cta->wake(WaitKind::kClusterBarrier);
 }
 
@@ -196,15 +201,19 @@ uint32_t barrier_address(const Warp& w, const Inst& i, uint32_t lane) {
   return shared;
 }
 
+/// f(lane) for the lanes, each of which the monitor is told of.
 template <class F>
-void for_each_lane(uint32_t mask, F f) {
+void for_each_lane(const Warp& w, uint32_t mask, F f) {
+  Monitor* monitor = w.worker->monitor();
   for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
-    f(static_cast<uint32_t>(std::countr_zero(rest)));
+    const auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+    if (monitor != nullptr) monitor->lane = lane;
+    f(lane);
   }
 }
 
 Step init(Warp& w, const Inst& i, uint32_t mask) {
-  for_each_lane(mask, [&](uint32_t l) {
+  for_each_lane(w, mask, [&](uint32_t l) {
     mbarrier_init(*w.cta->cluster, barrier_address(w, i, l), w.reg<uint32_t>(i.b)[l]);
   });
   return Step::kNext;
@@ -212,14 +221,14 @@ Step init(Warp& w, const Inst& i, uint32_t mask) {
 
 Step invalidate(Warp& w, const Inst& i, uint32_t mask) {
   for_each_lane(
-      mask, [&](uint32_t l) { mbarrier_invalidate(*w.cta->cluster, barrier_address(w, i, l)); });
+      w, mask, [&](uint32_t l) { mbarrier_invalidate(*w.cta->cluster, barrier_address(w, i, l)); });
   return Step::kNext;
 }
 
 /// b: count or bytes. mod[0]: ArriveForm.
 Step arrive(Warp& w, const Inst& i, uint32_t mask) {
   const auto form = static_cast<ArriveForm>(i.mod[0]);
-  for_each_lane(mask, [&](uint32_t l) {
+  for_each_lane(w, mask, [&](uint32_t l) {
     const uint32_t n = i.b != kNone ? w.reg<uint32_t>(i.b)[l] : 1;
     const bool counts = form == ArriveForm::kArrive || form == ArriveForm::kDrop;
     const bool only_expects = form == ArriveForm::kExpect;
@@ -235,7 +244,7 @@ Step arrive(Warp& w, const Inst& i, uint32_t mask) {
 }
 
 Step complete_bytes(Warp& w, const Inst& i, uint32_t mask) {
-  for_each_lane(mask, [&](uint32_t l) {
+  for_each_lane(w, mask, [&](uint32_t l) {
     mbarrier_complete(*w.cta->cluster, barrier_address(w, i, l), w.reg<uint32_t>(i.b)[l]);
   });
   return Step::kNext;
@@ -247,13 +256,15 @@ Step wait(Warp& w, const Inst& i, uint32_t mask) {
   const bool by_state = i.mod[0] != 0;
   uint32_t done = 0, address = 0, parity = 0;
   bool one_barrier = true, first = true, complete = false;
-  for_each_lane(mask, [&](uint32_t l) {
+  Monitor* monitor = w.worker->monitor();
+  for_each_lane(w, mask, [&](uint32_t l) {
     const uint32_t a = barrier_address(w, i, l);
     const uint32_t p =
         by_state ? parity_of_state(w.reg<uint64_t>(i.b)[l]) : w.reg<uint32_t>(i.b)[l] & 1;
     const bool same = !first && a == address && p == parity;
     one_barrier &= first || same;
     if (!same) complete = mbarrier_test(cluster, a, p);
+    if (monitor != nullptr) monitor->mbarrier_test(w, a, p, 1u << l, complete);
     if (complete) done |= 1u << l;
     address = a;
     parity = p;
@@ -272,7 +283,7 @@ Step wait(Warp& w, const Inst& i, uint32_t mask) {
 }
 
 Step pending_count(Warp& w, const Inst& i, uint32_t mask) {
-  for_each_lane(mask, [&](uint32_t l) {
+  for_each_lane(w, mask, [&](uint32_t l) {
     w.reg<uint32_t>(i.d)[l] = pending_of_state(w.reg<uint64_t>(i.a)[l]);
   });
   return Step::kNext;

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "emulator/exec/copy_handlers.h"
+#include "emulator/monitor.h"
 #include "emulator/worker.h"
 
 namespace fa4::emulator::exec {
@@ -29,6 +30,12 @@ struct Request {
 /// Same offset in another CTA of the cluster.
 uint32_t at_rank(uint32_t address, uint32_t rank) {
   return (address & kOffsetMask) | rank << kRankShift;
+}
+
+void tell_global(const Cluster& cluster, const std::byte* at, uint64_t bytes, Access access) {
+  Monitor* monitor = cluster.worker->monitor();
+  if (monitor == nullptr || at == nullptr) return;
+  monitor->global_access(reinterpret_cast<uint64_t>(at), bytes, access);
 }
 
 class Load final : public AsyncOp {
@@ -56,13 +63,15 @@ class Load final : public AsyncOp {
   std::vector<std::byte> fetch() const {
     Grid& grid = cluster->worker->grid();
     if (request_.kind == BulkKind::kTensorLoad)
-      return read_box(grid.memory, request_.map, request_.at);
+      return read_box(grid.memory, request_.map, request_.at, cluster->worker->monitor());
     std::vector<std::byte> data(request_.bytes);
     const std::byte* from =
         request_.kind == BulkKind::kLoad
             ? resolve_global(grid.memory, request_.global, request_.bytes, Access::kRead)
             : resolve_shared(*cluster, request_.source, request_.bytes, 16, Access::kRead,
                              Proxy::kAsync);
+    tell_global(*cluster, request_.kind == BulkKind::kLoad ? from : nullptr, request_.bytes,
+                Access::kRead);
     std::memcpy(data.data(), from, data.size());
     return data;
   }
@@ -127,10 +136,13 @@ class Store final : public AsyncOp {
     const MemoryMap& memory = cluster->worker->grid().memory;
     cluster->worker->tally().copied_bytes += data_.size();
     if (request_.kind == BulkKind::kTensorStore) {
-      write_box(memory, request_.map, request_.at, data_, request_.reduce);
+      write_box(memory, request_.map, request_.at, data_, request_.reduce,
+                cluster->worker->monitor());
       return;
     }
     std::byte* to = resolve_global(memory, request_.global, request_.bytes, Access::kWrite);
+    const bool plain = request_.reduce == ReduceKind::kReplace;
+    tell_global(*cluster, to, request_.bytes, plain ? Access::kWrite : Access::kAtomic);
     if (request_.reduce == ReduceKind::kReplace) {
       std::memcpy(to, data_.data(), data_.size());
     } else {
@@ -267,6 +279,7 @@ Step copy(Warp& w, const Inst& i, uint32_t mask) {
   if (store && mask != (mask & (0u - mask)) && same_operands(w, i, mask)) mask &= 0u - mask;
   for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
     const auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+    if (Monitor* monitor = w.worker->monitor()) monitor->lane = lane;
     const Request r = request_of(w, i, lane);
     if (store) {
       groups_of(w, lane);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "emulator/exec/copy_handlers.h"
+#include "emulator/monitor.h"
 #include "emulator/worker.h"
 
 namespace fa4::emulator::exec {
@@ -44,9 +45,12 @@ class Copy final : public WarpOp {
       std::byte* to = resolve_shared(*cluster, c.to, size_, size_, Access::kWrite, Proxy::kGeneric);
       std::memset(to, 0, size_);
       if (c.bytes == 0) continue;
-      std::memcpy(to,
-                  resolve_global(cluster->worker->grid().memory, c.from, c.bytes, Access::kRead),
-                  c.bytes);
+      const std::byte* from =
+          resolve_global(cluster->worker->grid().memory, c.from, c.bytes, Access::kRead);
+      if (Monitor* monitor = cluster->worker->monitor()) {
+        monitor->global_access(c.from, c.bytes, Access::kRead);
+      }
+      std::memcpy(to, from, c.bytes);
     }
   }
 

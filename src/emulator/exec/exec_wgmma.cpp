@@ -7,6 +7,7 @@
 
 #include "emulator/exec/matrix_handlers.h"
 #include "emulator/exec/targets.h"
+#include "emulator/monitor.h"
 #include "emulator/numeric.h"
 #include "emulator/worker.h"
 
@@ -281,6 +282,7 @@ Step issue(Warp& w, const Inst& i, uint32_t mask) {
         "the warps of a warpgroup issue different wgmma: another instruction or descriptor");
   }
   product.add(w, std::move(share));
+  if (Monitor* monitor = w.worker->monitor()) monitor->op_joined(product);
   if (product.ready()) w.worker->nudge();
   return Step::kNext;
 }

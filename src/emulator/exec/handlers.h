@@ -57,13 +57,6 @@ Handler integer(IntegerOp op, Type type);
 /// exec_bits.cpp: the part of integer() for shifts, bit fields and permutations.
 Handler bits(IntegerOp op, Type type);
 
-// ---- exec_carry.cpp -----------------------------------------------------------------------------
-
-enum class CarryOp : uint8_t { kAdd, kSub, kMadLow, kMadHigh };
-/// d = a + b, a - b, a * b + c, with the carry (or borrow) predicate f coming in and e going out;
-/// each may be kNone.
-Handler carry(CarryOp op, Type type);
-
 // ---- exec_predicate.cpp ------------------------------------------------------------------------
 
 enum class Compare : uint8_t {

@@ -5,6 +5,7 @@
 #include <bit>
 #include <string>
 
+#include "emulator/monitor.h"
 #include "emulator/worker.h"
 
 namespace fa4::emulator::exec {
@@ -34,6 +35,13 @@ T uniform(const Warp& w, uint32_t slot, uint32_t mask, const char* what) {
     }
   }
   return value;
+}
+
+/// Tells the monitor, if there is one.
+inline void tell_tensor(Cta& cta, const TensorBlock& block, Access access) {
+  if (Monitor* monitor = cta.cluster->worker->monitor()) {
+    monitor->tensor_access(cta, block, access);
+  }
 }
 
 Step tensor_alloc(Warp& w, const Inst& i, uint32_t mask);

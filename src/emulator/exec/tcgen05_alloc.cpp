@@ -5,6 +5,7 @@
 
 #include "emulator/exec/memory_access.h"
 #include "emulator/exec/tcgen05_access.h"
+#include "emulator/monitor.h"
 #include "emulator/tensor_memory.h"
 
 namespace fa4::emulator::exec {
@@ -16,6 +17,13 @@ void check_columns(uint32_t columns) {
   }
   throw Fault(std::to_string(columns) +
               " columns of tensor memory; allowed: a power of two from 32 to 512");
+}
+
+/// Tells the monitor of columns taken or given back.
+void tell(Cta& cta, uint32_t column, uint32_t columns, bool taken) {
+  if (Monitor* monitor = cta.cluster->worker->monitor()) {
+    monitor->tensor_allocation(cta, column, columns, taken);
+  }
 }
 
 Step finish_alloc(Warp& w, const Inst& i, uint32_t mask, uint32_t column) {
@@ -49,6 +57,8 @@ Step alloc_pair(Warp& w, const Inst& i, uint32_t mask, uint32_t columns) {
     if (const auto column = mine.find_free(columns, &theirs)) {
       mine.allocate(*column, columns);
       theirs.allocate(*column, columns);
+      tell(*w.cta, *column, columns, true);
+      tell(peer, *column, columns, true);
       theirs.request.state = State::kGranted;
       theirs.request.column = *column;
       own = {};
@@ -76,6 +86,7 @@ Step tensor_alloc(Warp& w, const Inst& i, uint32_t mask) {
   const auto column = t.find_free(columns);
   if (!column) return w.block({WaitKind::kTensorAlloc, columns, 0});
   t.allocate(*column, columns);
+  tell(*w.cta, *column, columns, true);
   return finish_alloc(w, i, mask, *column);
 }
 
@@ -102,6 +113,7 @@ Step tensor_dealloc(Warp& w, const Inst& i, uint32_t mask) {
     const TensorAllocation* b = theirs.find(address);
     if (b != nullptr && !b->given_back) {
       a->given_back = true;
+      tell(*w.cta, address, columns, false);
       // It may block until the peer comes, or go on: as the adversary likes.
       const Timing timing = w.worker->grid().options.timing;
       const bool blocks = timing == Timing::kLatest ||
@@ -112,6 +124,7 @@ Step tensor_dealloc(Warp& w, const Inst& i, uint32_t mask) {
     peer.wake(WaitKind::kTensorDealloc);
     peer.wake(WaitKind::kTensorAlloc);
   }
+  tell(*w.cta, address, columns, false);
   t.release(address);
   w.cta->wake(WaitKind::kTensorAlloc);
   return Step::kNext;

@@ -120,6 +120,7 @@ class CopyOp final : public TensorOp {
     TensorMemory& t = tensor_memory(cta);
     const uint32_t column = address_ & 0xffff, base = address_ >> 16;
     t.check(column, 4 * shape.chunks, "tcgen05.cp");
+    exec::tell_tensor(cta, {base, kTensorLanes - base, column, 4 * shape.chunks}, Access::kWrite);
     for (uint32_t row = 0; row < shape.rows; ++row) {
       for (uint32_t chunk = 0; chunk < shape.chunks; ++chunk) {
         std::array<uint32_t, 4> words;
@@ -156,6 +157,7 @@ class ShiftOp final : public TensorOp {
     for (size_t i = 0; i < ctas(); ++i) {
       TensorMemory& t = tensor_memory(cta(i));
       t.check(column, kShiftColumns, "tcgen05.shift");
+      exec::tell_tensor(cta(i), {base, 32, column, kShiftColumns}, Access::kWrite);
       for (uint32_t c = column; c < column + kShiftColumns; ++c) {
         uint32_t* cells = t.column(c) + base;
         std::copy(cells + 1, cells + 32, cells);

@@ -192,8 +192,22 @@ class MmaOp final : public TensorOp {
       TensorMemory& t = tensor_memory(cta);
       t.check(operands_.d & 0xffff, blocks_[0].columns, "D");
       if (!operands_.a_in_tensor) load_a(cta);
-      for (const LaneBlock& block : blocks_) multiply(t, block, i);
+      for (const LaneBlock& block : blocks_) {
+        tell(cta, block);
+        multiply(t, block, i);
+      }
     }
+  }
+
+  void tell(Cta& cta, const LaneBlock& block) const {
+    if (operands_.a_in_tensor) {
+      exec::tell_tensor(cta,
+                        {block.lane, block.rows, operands_.a_address & 0xffff, kDepthBytes / 4},
+                        Access::kRead);
+    }
+    const TensorBlock d{block.lane, block.rows, operands_.d & 0xffff, block.columns};
+    if (operands_.scale != 0) exec::tell_tensor(cta, d, Access::kRead);
+    exec::tell_tensor(cta, d, Access::kWrite);
   }
 
   /// Each CTA of a pair has half of B's rows.

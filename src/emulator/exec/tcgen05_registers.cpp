@@ -63,6 +63,12 @@ struct Patch {
       t.check(column + split, columns_of_half(), "access by the warp, second half");
     }
   }
+  void tell(Cta& cta, Access access) const {
+    tell_tensor(cta, {lane, rows(), column, columns_of_half()}, access);
+    if (shape == TensorShape::k16x32bx2) {
+      tell_tensor(cta, {lane, rows(), column + split, columns_of_half()}, access);
+    }
+  }
   /// f(thread, register, lane, column) for every register of every thread; the column is the first
   /// of two if packed.
   template <class F>
@@ -116,6 +122,7 @@ class StoreOp final : public AsyncOp {
   bool step() override {
     TensorMemory& t = tensor_memory(*warp_->cta);
     patch_.check(t);
+    patch_.tell(*warp_->cta, Access::kWrite);
     patch_.for_each([&](uint32_t thread, uint32_t r, uint32_t lane, uint32_t column) {
       const uint32_t x = values_[size_t{r} * kLanes + thread];
       t.column(column)[lane] = patch_.packed ? x & 0xffff : x;
@@ -201,7 +208,12 @@ class TensorLoad final : public AsyncOp {
     done_ = true;
     std::vector<TensorLoad*>& pending = tensor_memory(*warp_->cta).pending_loads[warp_->index];
     pending.erase(std::find(pending.begin(), pending.end(), this));
+    Monitor* monitor = warp_->worker->monitor();
+    if (monitor != nullptr) monitor->op_begins(*this);
     read();
+    if (monitor == nullptr) return;
+    tell_defined(*monitor);
+    monitor->op_ends(*this);
   }
 
   /// Whether the instruction at pc reads or writes one of the load's registers.
@@ -223,6 +235,7 @@ class TensorLoad final : public AsyncOp {
   void read() {
     TensorMemory& t = tensor_memory(*warp_->cta);
     patch_.check(t);
+    patch_.tell(*warp_->cta, Access::kRead);
     const uint32_t* list = &warp_->program().lists[inst_->list];
     if (patch_.shape == exec::TensorShape::k32x32b && !patch_.packed) {
       for (uint32_t r = 0; r < patch_.registers; ++r) {
@@ -237,6 +250,24 @@ class TensorLoad final : public AsyncOp {
       });
     }
     if (inst_->d != kNone) exec::reduce_row(*warp_, *inst_);
+  }
+
+  /// Which registers come from cells that somebody wrote.
+  void tell_defined(Monitor& monitor) const {
+    const TensorMemory& t = tensor_memory(*warp_->cta);
+    const uint32_t* list = &warp_->program().lists[inst_->list];
+    std::vector<uint32_t> defined(patch_.registers);
+    patch_.for_each([&](uint32_t thread, uint32_t r, uint32_t lane, uint32_t column) {
+      const bool written =
+          t.written[column].has(lane) && (!patch_.packed || t.written[column + 1].has(lane));
+      defined[r] |= static_cast<uint32_t>(written) << thread;
+    });
+    uint32_t all = kAllLanes;
+    for (uint32_t r = 0; r < patch_.registers; ++r) {
+      monitor.tensor_loaded(*warp_, list[r], defined[r]);
+      all &= defined[r];
+    }
+    if (inst_->d != kNone) monitor.tensor_loaded(*warp_, inst_->d, all);
   }
 
   Warp* warp_;  ///< It lives as long as its cluster.
@@ -291,6 +322,7 @@ Step tensor_load(Warp& w, const Inst& i, uint32_t mask) {
   TensorLoad& load = *op;
   tensor_memory(*w.cta).pending_loads[w.index].push_back(&load);
   if (!w.worker->grid().options.late_loads) {
+    if (Monitor* monitor = w.worker->monitor()) monitor->op_starts(load);
     load.complete();
     return Step::kNext;
   }

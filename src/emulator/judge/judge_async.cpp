@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "emulator/judge/judge.h"
+#include "emulator/worker.h"
+
+namespace fa4::emulator::judge {
+namespace {
+
+/// Operations that all lanes of a warp start as one.
+bool is_collective(Effect effect) {
+  switch (effect) {
+    case Effect::kCopy:
+    case Effect::kCopyArrive:
+    case Effect::kWgmma:
+    case Effect::kTensorLoad:
+    case Effect::kTensorStore:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// The CTA that has the tensor pipe: of a pair the even one.
+uint32_t pipe_of(const Warp& warp, const Inst& inst) {
+  return inst.mod[0] == 2 ? warp.cta->rank & ~1u : warp.cta->rank;
+}
+
+}  // namespace
+
+/// The agent that does the operation; what else it has to know is put into the record.
+uint32_t Judge::component_of(const AsyncOp& op, const Warp& warp, Effect effect,
+                             FlightRecord& record) {
+  const Layout& layout = cluster_->layout;
+  const WarpWatch& w = *threads_;
+  const Inst& inst = kernel_.code[op.pc];
+  switch (effect) {
+    case Effect::kBulkStore:
+      record.write_component = layout.of_warp(w.component, Layout::kBulkWrite);
+      return layout.of_warp(w.component, Layout::kBulkRead);
+    case Effect::kCopy:
+    case Effect::kCopyArrive:
+      return layout.of_warp(w.component, Layout::kCopy);
+    case Effect::kWgmma:
+      return layout.wgmma(warp.cta->rank, warp.index / 4);
+    case Effect::kTensorMma:
+      record.actor.before = layout.tensor_copy(pipe_of(warp, inst));
+      return layout.product(pipe_of(warp, inst));
+    case Effect::kTensorCommit:
+      return layout.product(pipe_of(warp, inst));
+    case Effect::kTensorCopy:
+      return layout.tensor_copy(pipe_of(warp, inst));
+    case Effect::kTensorLoad:
+      return layout.of_warp(w.component, Layout::kLoad);
+    case Effect::kTensorStore:
+      return layout.of_warp(w.component, Layout::kStore);
+    default:
+      return layout.slot(cluster_->next_slot++ % Layout::kSlots);
+  }
+}
+
+void Judge::op_starts(AsyncOp& op) {
+  const Effect effect = effects_[op.pc].effect;
+  const Layout& layout = cluster_->layout;
+  auto record = std::make_unique<FlightRecord>();
+  record->cluster = cluster_;
+  record->effect = effect;
+  record->cta = warp_->cta->rank;
+  const uint32_t component = component_of(op, *warp_, effect, *record);
+  if (record->write_component == 0) record->write_component = component;
+  uint32_t& epoch = cluster_->epochs[component - layout.warps()];
+  const bool works = effect != Effect::kTensorCommit && effect != Effect::kCopyArrive;
+  if (works) {
+    ++epoch;
+    Issuer& issuer = cluster_->issuers[component - layout.warps()][epoch % 64];
+    issuer = {epoch, threads_->component, threads_->threads.epoch(), lane, op.pc};
+    if (effect == Effect::kBulkStore) {
+      const uint32_t write = record->write_component - layout.warps();
+      cluster_->epochs[write] = epoch;
+      cluster_->issuers[write][epoch % 64] = issuer;
+    }
+  }
+  const uint32_t lanes = is_collective(effect) ? lanes_ : 1u << lane;
+  record->tensor_seen = threads_->threads.group_of(lane).tensor_seen;
+  threads_->threads.publish(record->clock, lanes);
+  Actor& a = record->actor;
+  a.clock = &record->clock;
+  a.base = layout.base;
+  a.size = layout.size();
+  a.component = component;
+  a.epoch = epoch;
+  a.pc = op.pc;
+  a.lane = kWholeWarp;
+  a.async = true;
+  a.in_order = component < layout.slot(0);
+  const uint64_t thread = uint64_t{threads_->component} * kLanes + lane;
+  switch (effect) {
+    case Effect::kBulkStore:
+      threads_->bulk[lane].last = epoch;
+      break;
+    case Effect::kCopy:
+      threads_->copies.issued = epoch;
+      break;
+    case Effect::kCopyArrive:
+      threads_->copies_arrive = true;
+      record->clock.see_agent(component, epoch);
+      break;
+    case Effect::kTensorLoad:
+      threads_->loads = epoch;
+      break;
+    case Effect::kTensorStore:
+      threads_->stores = epoch;
+      break;
+    case Effect::kTensorMma:
+      cluster_->products[thread][0] = epoch;
+      break;
+    case Effect::kTensorCopy:
+      cluster_->products[thread][1] = epoch;
+      break;
+    case Effect::kTensorCommit: {
+      const auto [mma, copy] = cluster_->products[thread];
+      const uint32_t copies = layout.tensor_copy(pipe_of(*warp_, kernel_.code[op.pc]));
+      record->clock.see_agent(component, mma);
+      record->clock.fence_agent(component, mma);
+      record->clock.see_agent(copies, copy);
+      record->clock.fence_agent(copies, copy);
+      break;
+    }
+    default:
+      break;
+  }
+  op.record = std::move(record);
+}
+
+void Judge::op_joined(AsyncOp& op) {
+  auto& record = static_cast<FlightRecord&>(*op.record);
+  threads_->threads.publish(record.clock, lanes_);
+}
+
+void Judge::op_begins(AsyncOp& op) {
+  flights_.push_back(static_cast<FlightRecord*>(op.record.get()));
+}
+
+void Judge::op_ends(AsyncOp&) { flights_.pop_back(); }
+
+}  // namespace fa4::emulator::judge

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "emulator/judge/judge.h"
+#include "emulator/worker.h"
+
+namespace fa4::emulator::judge {
+namespace {
+
+constexpr uint32_t kCellBytes = 4;
+
+/// f(cell, bytes of it) for the cells of a range of bytes.
+template <class F>
+void for_cells(uint64_t first, uint64_t count, F f) {
+  const uint64_t end = first + count;
+  for (uint64_t at = first; at < end;) {
+    const uint64_t cell = at / kCellBytes, begin = at % kCellBytes;
+    const uint64_t n = std::min<uint64_t>(kCellBytes - begin, end - at);
+    f(cell, static_cast<uint8_t>(((1u << n) - 1) << begin));
+    at += n;
+  }
+}
+
+}  // namespace
+
+/// Which of the bytes that a store writes are undefined, as it stands; `at`: elements begin there.
+uint32_t Judge::stored_undefined(uint32_t at) const {
+  if (all_stored_defined_) return 0;
+  const Inst& i = kernel_.code[pc_];
+  const uint32_t size = ptx::size_of(static_cast<Type>(i.mod[0]));
+  uint32_t bytes = 0;
+  for (uint32_t k = 0; k < i.list_size; ++k) {
+    const uint32_t defined = threads_->registers.defined(kernel_.lists[i.list + k]);
+    if ((defined >> lane & 1) == 0) bytes |= ((1u << size) - 1) << (k * size);
+  }
+  return bytes >> at;
+}
+
+/// A load's registers, of which some come from bytes that nobody wrote.
+void Judge::define_lanes(const Inst& inst, uint32_t lanes) {
+  const uint32_t size = ptx::size_of(static_cast<Type>(inst.mod[0]));
+  for (uint32_t k = 0; k < inst.list_size; ++k) {
+    const uint32_t bytes = (size >= 32 ? ~0u : (1u << size) - 1) << (k * size);
+    uint32_t bad = 0;
+    for (uint32_t l = 0; l < kLanes; ++l) {
+      if ((undefined_[l] & bytes) != 0) bad |= 1u << l;
+    }
+    threads_->registers.set(kernel_.lists[inst.list + k], lanes & bad, 0);
+  }
+}
+
+void Judge::check_defined(CtaWatch& cta, uint32_t offset, uint32_t bytes, Access access) {
+  const FlightRecord* op = flight();
+  if (access != Access::kRead) {
+    cta.defined.set(offset, bytes, true);
+    const bool store = op == nullptr && effects_[pc_].effect == Effect::kStore;
+    if (!store || all_stored_defined_) return;
+    const uint32_t bad = stored_undefined(0);
+    for (uint32_t i = 0; i < bytes; ++i) {
+      if ((bad >> i & 1) != 0) cta.defined.set(offset + i, 1, false);
+    }
+    return;
+  }
+  if (op == nullptr && effects_[pc_].effect == Effect::kLoad) {
+    const uint32_t bad = cta.defined.all(offset, bytes) ? 0 : cta.defined.undefined(offset, bytes);
+    // The first of a load's lanes finds the others' entries from before.
+    if (!any_undefined_) undefined_.fill(0);
+    undefined_[lane] = bad;
+    any_undefined_ |= bad != 0;
+    return;
+  }
+  // What a tensor store reads beyond the tensor's end goes nowhere.
+  if (op != nullptr && op->effect == Effect::kBulkStore) return;
+  if (cta.defined.all(offset, bytes)) return;
+  report(Rule::kSharedUndefined, op != nullptr ? op->actor.pc : pc_, 0,
+         me() + " reads shared memory that nobody wrote, in the " + std::to_string(bytes) +
+             " bytes at " + hex(cta.cta->shared_base() | offset));
+}
+
+/// Access to a place by which threads synchronise.
+void Judge::synchronise(Clock& location, Access access) {
+  const EffectInfo& info = effects_[pc_];
+  WarpThreads& threads = threads_->threads;
+  if (access != Access::kWrite && !location.empty()) {
+    if (info.acquires) {
+      threads.acquire(location, 1u << lane);
+    } else {
+      LaneGroup& g = threads.group_of(lane);
+      if (g.pending.empty()) g.pending = Clock(cluster_->layout);
+      g.pending.join(location);
+    }
+  }
+  if (access == Access::kRead) return;
+  if (info.releases) {
+    threads.publish(location, 1u << lane);
+  } else {
+    location.join(threads.group_of(lane).released);
+  }
+}
+
+void Judge::shared_access(Cta& cta, uint32_t offset, uint32_t bytes, Access access, Proxy) {
+  CtaWatch& watch = watch_of(cta);
+  FlightRecord* op = flight();
+  Actor actor = op != nullptr ? op->actor : actor_now(effects_[pc_].strong);
+  actor.atomic |= access == Access::kAtomic;
+  where_ = Where::kShared;
+  where_cta_ = &watch;
+  if (watch.ended) {
+    report(Rule::kExitPeer, actor.pc, 0,
+           me() + " accesses shared memory of CTA " + std::to_string(cta.rank) +
+               " of the cluster, which has exited");
+  }
+  const bool ask = actor.async && !actor.atomic;
+  for_cells(offset, bytes, [&](uint64_t cell, uint8_t part) {
+    Cell& c = watch.shared[cell];
+    if (access == Access::kRead) {
+      keeper_.read(c, cell, part, actor, ask);
+    } else {
+      keeper_.write(c, cell, part, actor, ask);
+    }
+  });
+  check_defined(watch, offset, bytes, access);
+  const uint32_t own_cta = op != nullptr ? op->cta : warp_->cta->rank;
+  if (own_cta != cta.rank) {
+    Event& e = watch.remote[actor.component];
+    e.who = actor.who();
+    e.epoch = actor.epoch;
+    e.lane = actor.lane;
+    e.pc = actor.pc;
+  }
+  if (op != nullptr && access == Access::kWrite &&
+      (op->effect == Effect::kBulkLoad || op->effect == Effect::kTryCancel)) {
+    watch.arrivals[actor.component] = {actor.component, actor.epoch, actor.pc};
+  }
+  if (op == nullptr && effects_[pc_].strong && effects_[pc_].effect != Effect::kMbarrier) {
+    const uint64_t key =
+        uint64_t{1} << 63 | (cluster_->cluster->index + 1) << 32 | (cta.shared_base() | offset);
+    synchronise(locations_[key], access);
+  }
+}
+
+void Judge::global_access(uint64_t address, uint64_t bytes, Access access) {
+  const FlightRecord* op = flight();
+  Actor actor = op != nullptr ? op->actor : actor_now(effects_[pc_].strong);
+  actor.atomic |= access == Access::kAtomic;
+  if (op != nullptr && access != Access::kRead) actor.component = op->write_component;
+  where_ = Where::kGlobal;
+  for_cells(address, bytes, [&](uint64_t cell, uint8_t part) {
+    Cell& c = global_.at(cell);
+    if (access == Access::kRead) {
+      keeper_.read(c, cell, part, actor, actor.async);
+    } else {
+      keeper_.write(c, cell, part, actor, false);
+    }
+  });
+  if (op == nullptr && effects_[pc_].strong) synchronise(locations_[address], access);
+}
+
+void Judge::local_access(Warp& warp, uint64_t offset, uint32_t bytes, Access access) {
+  WarpWatch& w = watch_of(warp);
+  if (w.local.empty()) w.local.resize(kLanes, DefinedBytes(kernel_.local_bytes));
+  DefinedBytes& defined = w.local[lane];
+  if (access == Access::kRead) {
+    if (!any_undefined_) undefined_.fill(0);
+    undefined_[lane] = defined.all(offset, bytes) ? 0 : defined.undefined(offset, bytes);
+    any_undefined_ |= undefined_[lane] != 0;
+    return;
+  }
+  defined.set(offset, bytes, true);
+  if (effects_[pc_].effect != Effect::kStore || all_stored_defined_) return;
+  const uint32_t bad = stored_undefined(0);
+  for (uint32_t i = 0; i < bytes; ++i) {
+    if ((bad >> i & 1) != 0) defined.set(offset + i, 1, false);
+  }
+}
+
+}  // namespace fa4::emulator::judge

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "emulator/judge/shadow.h"
+
+namespace fa4::emulator::judge {
+namespace {
+
+Event event_of(const Actor& a, uint8_t bytes) {
+  Event e;
+  e.who = a.who();
+  e.epoch = a.epoch;
+  e.pc = a.pc;
+  e.lane = a.lane;
+  e.bytes = bytes;
+  e.async = a.async;
+  e.atomic = a.atomic;
+  return e;
+}
+
+bool same_doer(const Event& a, const Event& b) {
+  return a.who == b.who && a.epoch == b.epoch && a.lane == b.lane && a.bytes == b.bytes &&
+         a.atomic == b.atomic && a.pc == b.pc;
+}
+
+}  // namespace
+
+std::vector<Event>& ReadLists::at(uint32_t& number) {
+  if (number == 0) {
+    if (free_.empty()) {
+      number = static_cast<uint32_t>(lists_.size());
+      lists_.emplace_back();
+    } else {
+      number = free_.back();
+      free_.pop_back();
+    }
+  }
+  return lists_[number];
+}
+
+void ReadLists::drop(uint32_t& number) {
+  if (number == 0) return;
+  lists_[number].clear();
+  free_.push_back(number);
+  number = 0;
+}
+
+void CellKeeper::check(Clash clash, const Event& earlier, uint8_t bytes, uint64_t number,
+                       const Actor& actor, bool ask) {
+  if (earlier.none() || (earlier.bytes & bytes) == 0) return;
+  if (earlier.atomic && actor.atomic) return;
+  // Lanes of one instruction that store to one place: one of them is the last.
+  const bool together = clash == Clash::kWriteAfterWrite && earlier.who == actor.who() &&
+                        earlier.epoch == actor.epoch && earlier.pc == actor.pc;
+  if (together) return;
+  if (!actor.sees(earlier)) {
+    referee_->clash(clash, earlier, actor, number);
+  } else if (ask) {
+    referee_->in_order(clash, earlier, actor, number);
+  }
+}
+
+void CellKeeper::read(Cell& cell, uint64_t number, uint8_t bytes, const Actor& actor, bool ask) {
+  const Event mine = event_of(actor, bytes);
+  if (!cell.write.none()) {
+    const bool like_last = same_doer(cell.write, last_write_) && same_doer(mine, last_reader_);
+    if (!like_last) {
+      check(Clash::kReadAfterWrite, cell.write, bytes, number, actor, ask);
+      last_write_ = cell.write;
+      last_reader_ = mine;
+    }
+  }
+  for (Event& r : cell.reads) {
+    if (r.who != mine.who || r.atomic != mine.atomic) continue;
+    if (r.epoch == mine.epoch) {
+      if (r.lane != mine.lane) r.lane = kWholeWarp;
+      r.bytes |= bytes;
+      return;
+    }
+    if (!actor.in_order) continue;
+    r = mine;
+    return;
+  }
+  note_read(cell, mine, actor);
+}
+
+void CellKeeper::note_read(Cell& cell, const Event& mine, const Actor& actor) {
+  for (Event& r : cell.reads) {
+    // A read that is over for this one need not be kept: who sees this one sees it too.
+    const bool over =
+        r.none() || ((r.bytes & ~mine.bytes) == 0 && r.atomic == mine.atomic && actor.sees(r));
+    if (!over) continue;
+    r = mine;
+    return;
+  }
+  std::vector<Event>& more = lists_.at(cell.more);
+  for (Event& r : more) {
+    if (r.who == mine.who && (r.epoch == mine.epoch || actor.sees(r))) {
+      r = mine;
+      return;
+    }
+  }
+  more.push_back(mine);
+}
+
+void CellKeeper::write(Cell& cell, uint64_t number, uint8_t bytes, const Actor& actor, bool ask) {
+  check(Clash::kWriteAfterWrite, cell.write, bytes, number, actor, ask);
+  for (Event& r : cell.reads) {
+    check(Clash::kWriteAfterRead, r, bytes, number, actor, ask);
+    if ((r.bytes & ~bytes) == 0) r = {};
+  }
+  if (cell.more != 0) {
+    for (const Event& r : lists_.at(cell.more)) {
+      check(Clash::kWriteAfterRead, r, bytes, number, actor, ask);
+    }
+    lists_.drop(cell.more);
+  }
+  const Event mine = event_of(actor, bytes);
+  Event& w = cell.write;
+  if (w.who == mine.who && w.epoch == mine.epoch && w.atomic == mine.atomic &&
+      (w.bytes & bytes) == 0) {
+    // Another part of the cell.
+    if (w.lane != mine.lane) w.lane = kWholeWarp;
+    w.bytes |= bytes;
+    return;
+  }
+  w = mine;
+}
+
+void DefinedBytes::set(size_t first, size_t count, bool defined) {
+  while (count > 0) {
+    const size_t bit = first % 64, n = std::min<size_t>(64 - bit, count);
+    const uint64_t mask = (n == 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1) << bit;
+    uint64_t& word = bits_[first / 64];
+    word = defined ? word | mask : word & ~mask;
+    first += n;
+    count -= n;
+  }
+}
+
+bool DefinedBytes::all(size_t first, size_t count) const {
+  while (count > 0) {
+    const size_t bit = first % 64, n = std::min<size_t>(64 - bit, count);
+    const uint64_t mask = (n == 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1) << bit;
+    if ((~bits_[first / 64] & mask) != 0) return false;
+    first += n;
+    count -= n;
+  }
+  return true;
+}
+
+uint32_t DefinedBytes::undefined(size_t first, size_t count) const {
+  const size_t bit = first % 64;
+  uint64_t word = bits_[first / 64] >> bit;
+  if (bit != 0) word |= bits_[first / 64 + 1] << (64 - bit);
+  return static_cast<uint32_t>(~word & ((uint64_t{1} << count) - 1));
+}
+
+}  // namespace fa4::emulator::judge

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Who touched memory last: a cell for every four bytes (of tensor memory: sixteen lanes of a
+// column) has the last write and the reads since.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "emulator/judge/clock.h"
+
+namespace fa4::emulator::judge {
+
+/// One access, as a cell remembers it.
+struct Event {
+  uint32_t who = 0;  ///< Component of the grid, from 1 on; 0: nobody.
+  uint32_t epoch = 0;
+  uint32_t pc = 0;
+  uint8_t lane = 0;   ///< kWholeWarp: more than one.
+  uint8_t bytes = 0;  ///< Of the cell, as bits.
+  bool async = false;
+  bool atomic = false;
+
+  bool none() const { return who == 0; }
+};
+
+struct Cell {
+  Event write;
+  Event reads[2];
+  uint32_t more = 0;  ///< Number of a list of further reads; 0: there is none.
+};
+
+/// Who does something now, and what it knows.
+struct Actor {
+  const Clock* clock = nullptr;
+  uint32_t base = 1;       ///< Of the cluster's components in the grid.
+  uint32_t size = 0;       ///< Components of the cluster.
+  uint32_t component = 0;  ///< Of the cluster.
+  uint32_t before = 0;     ///< A component whose operations complete before: cp before mma.
+  uint32_t epoch = 0;
+  uint32_t pc = 0;
+  uint8_t lane = 0;
+  bool async = false;
+  bool atomic = false;
+  bool in_order = false;  ///< Earlier events of the component are over.
+
+  uint32_t who() const { return base + component; }
+  /// Whether an earlier event is over for it.
+  bool sees(const Event& e) const {
+    const uint32_t index = e.who - base;
+    if (index >= size) return clock->sees_foreign(e.who, e.epoch, e.lane);
+    if (index == component) {
+      if (in_order || (async && e.epoch == epoch)) return true;
+      if (!async && (lane == e.lane || lane == kWholeWarp || e.lane == kWholeWarp)) return true;
+    } else if (index == before && before != 0) {
+      return true;
+    }
+    return clock->sees(index, e.epoch, e.lane);
+  }
+};
+
+enum class Clash : uint8_t { kReadAfterWrite, kWriteAfterWrite, kWriteAfterRead };
+
+/// Told of what is not in order.
+class Referee {
+ public:
+  virtual ~Referee() = default;
+  /// `cell`: its number in the shadow.
+  virtual void clash(Clash clash, const Event& earlier, const Actor& actor, uint64_t cell) = 0;
+  /// The earlier event is over.
+  virtual void in_order(Clash how, const Event& earlier, const Actor& actor, uint64_t cell) = 0;
+};
+
+/// Reads of a cell beyond two.
+class ReadLists {
+ public:
+  std::vector<Event>& at(uint32_t& number);
+  void drop(uint32_t& number);
+
+ private:
+  std::vector<std::vector<Event>> lists_{1};
+  std::vector<uint32_t> free_;
+};
+
+class CellKeeper {
+ public:
+  explicit CellKeeper(Referee& referee) : referee_(&referee) {}
+  /// `ask`: the referee wants to know about earlier writes that are over.
+  void read(Cell& cell, uint64_t number, uint8_t bytes, const Actor& actor, bool ask);
+  void write(Cell& cell, uint64_t number, uint8_t bytes, const Actor& actor, bool ask);
+
+ private:
+  void note_read(Cell& cell, const Event& mine, const Actor& actor);
+  void check(Clash clash, const Event& earlier, uint8_t bytes, uint64_t number, const Actor& actor,
+             bool ask);
+
+  Referee* referee_;
+  ReadLists lists_;
+  /// The write that the last read found in order, and who read: the next cells are like it.
+  Event last_write_;
+  Event last_reader_;
+};
+
+/// Global memory, in pages made when they are touched.
+class PagedCells {
+ public:
+  static constexpr uint32_t kPageCells = 1024;
+  Cell& at(uint64_t number) {
+    const uint64_t page = number / kPageCells;
+    if (page != last_page_ || last_ == nullptr) {
+      auto& p = pages_[page];
+      if (p == nullptr) p = std::make_unique<Cell[]>(kPageCells);
+      last_ = p.get();
+      last_page_ = page;
+    }
+    return last_[number % kPageCells];
+  }
+
+ private:
+  std::unordered_map<uint64_t, std::unique_ptr<Cell[]>> pages_;
+  Cell* last_ = nullptr;
+  uint64_t last_page_ = 0;
+};
+
+/// One bit a byte: whether it holds something defined.
+class DefinedBytes {
+ public:
+  explicit DefinedBytes(size_t bytes) : bits_((bytes + 63) / 64 + 1) {}
+  void set(size_t first, size_t count, bool defined);
+  bool all(size_t first, size_t count) const;
+  /// Of up to 32 bytes those that are undefined, as bits.
+  uint32_t undefined(size_t first, size_t count) const;
+
+ private:
+  std::vector<uint64_t> bits_;
+};
+
+}  // namespace fa4::emulator::judge

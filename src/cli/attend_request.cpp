@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <cstdio>
+#include <cstring>
 #include <stdexcept>
 
 #include "cli/command_line.h"
@@ -63,7 +64,8 @@ void add_run_flags(CommandLine& line, AttendRequest& r) {
       .group(group);
   line.add("--bf16", r.bfloat16, "Two-byte files (<u2, V2) hold bfloat16").group(group);
   line.add("--widen", r.widen, "Write 16-bit results as float32").group(group);
-  line.add("--device", r.device, "cpu, the only one so far: attend keeps its arrays in host memory")
+  line.add("--device", r.device,
+           "cpu, or emulator:sm_90a: GPU kernels run on the CPU,\nslowly (default: cpu)")
       .group(group);
   line.add("--repeat", r.repeat, "Runs to time; the best is shown (default: 1)")
       .range(1, 1000000)
@@ -80,14 +82,21 @@ void add_run_flags(CommandLine& line, AttendRequest& r) {
 Device device_of(const AttendRequest& request) {
   const std::string& name = request.device;
   if (name == "cpu") return Device::cpu();
+  constexpr const char* kEmulator = "emulator:";
+  if (name.starts_with(kEmulator)) {
+    const Device device = Device::emulator(name.substr(std::strlen(kEmulator)));
+    if (device.index >= 0) return device;
+  }
   int index = 0;
   char rest = 0;
   const bool is_gpu = std::sscanf(name.c_str(), "cuda:%d%c", &index, &rest) == 1 && index >= 0;
   if (is_gpu || name == "cuda") {
     throw std::runtime_error(fmt::format(
-        "device: is {}; supported: cpu (attend keeps its arrays in host memory)", name));
+        "device: is {}; supported: cpu, emulator:sm_90a (attend keeps its arrays in host memory)",
+        name));
   }
-  throw UsageError(fmt::format("--device: is '{}'; allowed: cpu, cuda or cuda:N", name));
+  throw UsageError(
+      fmt::format("--device: is '{}'; allowed: cpu, emulator:sm_90a, cuda or cuda:N", name));
 }
 
 const std::string& AttendRequest::path_of(const std::string& name) const {
@@ -145,6 +154,7 @@ std::optional<int> parse_attend(int argc, char** argv, AttendRequest& request) {
   add_run_flags(line, request);
   line.examples({"attend q.npy k.npy v.npy --causal --out out.npy --lse lse.npy",
                  "attend q.npy k.npy v.npy --dtype bf16 --window-left 255 --check",
+                 "attend q.npy k.npy v.npy --dtype bf16 --device emulator:sm_90a --check",
                  "attend q.npy k.npy v.npy --dout dout.npy --dq dq.npy --dk dk.npy --dv dv.npy",
                  "attend q.npy k.npy v.npy --cu-seqlens-q cu.npy --cu-seqlens-k cu.npy --json"});
   if (const auto code = line.parse(argc, argv)) return code;

@@ -23,6 +23,7 @@ int bench_command(int argc, char** argv);
 int cache_command(int argc, char** argv);
 int compile_command(int argc, char** argv);
 int demo_command(int argc, char** argv);
+int emulate_command(int argc, char** argv);
 int info_command(int argc, char** argv);
 int roofline_command(int argc, char** argv);
 int selftest_command(int argc, char** argv);

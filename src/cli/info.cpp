@@ -179,6 +179,20 @@ void print_gpus() {
   if (names.empty()) fmt::print("  none: {}\n", supports(plain, Device::cuda(0)).reason);
 }
 
+void print_emulator() {
+  print_heading("Emulator of GPUs");
+  const Device device = Device::emulator("sm_90a");
+  const Support support = supports(problem_of(Pass::kForward, DType::kBFloat16, 128, 128), device);
+  if (support) {
+    fmt::print("  {}    the GPU's kernels on this CPU, slowly: fa4 attend --device {}\n",
+               to_string(device), to_string(device));
+  } else {
+    fmt::print("  {}    {}: {}\n", to_string(device), paint("not usable", Style::kBad),
+               support.reason);
+  }
+  fmt::print("  any PTX              fa4 emulate FILE\n");
+}
+
 /// One table for the CPU, and one for the first GPU that can be used.
 void print_supports(size_t gpus) {
   print_support(Device::cpu(),
@@ -213,6 +227,8 @@ nlohmann::json to_json(const CpuInfo& cpu, const std::vector<std::string>& targe
     const Support support = supports(question.problem, Device::cpu());
     features[question.what] = {{"supported", support.supported}, {"reason", support.reason}};
   }
+  const Support emulated =
+      supports(problem_of(Pass::kForward, DType::kBFloat16, 128, 128), Device::emulator("sm_90a"));
   return {{"version", version()},
           {"cpu",
            {{"model", cpu.model},
@@ -223,6 +239,10 @@ nlohmann::json to_json(const CpuInfo& cpu, const std::vector<std::string>& targe
             {"flags", cpu.flags},
             {"targets", targets}}},
           {"gpus", gpu_names()},
+          {"emulator",
+           {{"device", to_string(Device::emulator("sm_90a"))},
+            {"supported", emulated.supported},
+            {"reason", emulated.reason}}},
           {"features_on_cpu", features}};
 }
 
@@ -244,6 +264,7 @@ int info_command(int argc, char** argv) {
   fmt::print("{}\n", paint(fmt::format("fa4 {}", version()), Style::kTitle));
   print_cpu(cpu, targets);
   print_gpus();
+  print_emulator();
   print_supports(gpu_names().size());
   print_plans();
   return kExitOk;

@@ -26,6 +26,7 @@ constexpr Command kCommands[] = {
     {"cache", "compiled GPU kernels on disk: look, clear, fill", cache_command},
     {"compile", "GPU kernels through the compiler, no GPU needed", compile_command},
     {"demo", "attention as a real model runs it: errors, speed, a picture", demo_command},
+    {"emulate", "a kernel from a file of PTX, run on the CPU", emulate_command},
     {"info", "what this machine has and what fa4 can do on it", info_command},
     {"roofline", "where the cycles of an attention tile go on a GPU", roofline_command},
     {"selftest", "twenty problems on every backend, checked", selftest_command},

@@ -209,7 +209,7 @@ struct Backend {
   std::string target;  ///< The CPU's; empty: whichever FA4_CPU_TARGET or the library chooses.
 };
 
-std::vector<Backend> backends() {
+std::vector<Backend> backends(bool emulator) {
   std::vector<Backend> all;
   const char* forced = std::getenv("FA4_CPU_TARGET");
   if (forced != nullptr && *forced != '\0') {
@@ -222,6 +222,7 @@ std::vector<Backend> backends() {
   for (int i = 0; gpu::cuda_runtime(i).ok(); ++i) {
     all.push_back({to_string(Device::cuda(i)), Device::cuda(i), ""});
   }
+  if (emulator) all.push_back({"emulator", Device::emulator("sm_90a"), ""});
   return all;
 }
 
@@ -318,10 +319,12 @@ int selftest_command(int argc, char** argv) {
       "SIMD target of the CPU, each GPU), and compares each result with dense float64 attention.\n"
       "Exit code 1 if one is wrong.");
   uint64_t seed = std::random_device{}();
-  bool json = false;
+  bool json = false, emulator = false;
   line.add("--seed", seed, "Seed of the inputs (default: a new one each time)");
+  line.add("--emulator", emulator,
+           "Also the Hopper kernels on the emulator (device\nemulator:sm_90a; needs NVRTC)");
   line.add("--json", json, "Print JSON");
-  line.examples({"selftest", "selftest --seed 42"});
+  line.examples({"selftest", "selftest --seed 42", "selftest --emulator"});
   if (const auto code = line.parse(argc, argv)) return *code;
 
   Totals totals;
@@ -334,7 +337,7 @@ int selftest_command(int argc, char** argv) {
                                            "forward, error/allowed", "backward, error/allowed"),
                                Style::kDim));
   }
-  const std::vector<Backend> all = backends();
+  const std::vector<Backend> all = backends(emulator);
   for (const Test& test : kTests) {
     const Problem p = make_problem(test, seed);
     const AttentionTensors tensors = p.arrays.tensors(Device::cpu());

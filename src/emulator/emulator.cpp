@@ -16,6 +16,16 @@ namespace {
 constexpr uint32_t kMaxThreads = 1024;
 constexpr uint32_t kMaxClusterCtas = 16;
 constexpr uint32_t kMaxShared = 228 * 1024;
+constexpr uint64_t kMaxResidentBytes = uint64_t{4} << 30;
+
+/// Memory of the clusters that are resident at a time.
+uint64_t resident_bytes(const Kernel& kernel, const Grid& grid) {
+  const uint64_t warp = kernel.register_bytes + uint64_t{kernel.local_bytes} * kLanes;
+  const uint64_t cta = grid.shared_bytes() + grid.block_warps() * warp;
+  const uint64_t at_a_time =
+      uint64_t{grid.options.workers} * std::max(1u, grid.options.resident_clusters);
+  return std::min(at_a_time, grid.clusters) * grid.cluster_ctas() * cta;
+}
 
 Status check_launch(const Kernel& kernel, const Grid& grid, size_t param_bytes) {
   const auto wrong = [&](const std::string& what) {
@@ -118,6 +128,14 @@ Result<Tally> run(const std::shared_ptr<const Kernel>& kernel, const LaunchConfi
   grid.memory.sort();
   grid.options = options;
   for (size_t i = 0; i < 3; ++i) grid.clusters *= grid.blocks[i] / grid.cluster[i];
+  if (const uint64_t bytes = resident_bytes(*kernel, grid); bytes > kMaxResidentBytes) {
+    return Status(StatusCode::kOutOfMemory,
+                  "launch of " + kernel->name +
+                      ": registers, local and shared memory of the clusters "
+                      "that run at a time are " +
+                      std::to_string(bytes) + " bytes; allowed: " +
+                      std::to_string(kMaxResidentBytes) + " (fewer resident clusters need less)");
+  }
 
   Tally tally;
   const std::string fault = run_workers(grid, tally);

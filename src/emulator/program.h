@@ -168,7 +168,8 @@ struct Kernel {
   std::string target;
   std::shared_ptr<const std::string> source;  ///< What the sites' opcodes point into.
   std::shared_ptr<const ModuleData> data;
-  std::vector<std::string> files;  ///< By the number that sites name.
+  std::vector<std::string> files;      ///< By the number that sites name.
+  std::vector<std::string> externals;  ///< Functions that it calls and that the module lacks.
 
   std::vector<Inst> code;
   std::vector<Site> sites;  ///< As many as code.

@@ -63,7 +63,7 @@ class Program : public testing::Test {
   std::filesystem::path folder_;
 };
 
-constexpr const char* kCommands[] = {"attend", "bench", "info", "roofline", "selftest"};
+constexpr const char* kCommands[] = {"attend", "bench", "emulate", "info", "roofline", "selftest"};
 
 TEST_F(Program, HelpsEverywhere) {
   const Outcome help = run_program("--help");

@@ -97,5 +97,49 @@ constexpr Row kRows[] = {
 
 INSTANTIATE_TEST_SUITE_P(Rows, Integer, testing::ValuesIn(kRows));
 
+TEST(Rare, Products24) {
+  EXPECT_EQ(evaluate("mul24.lo.u32 d, a, b;", 0xff000003, 5), 15u);  // upper bytes do not count
+  EXPECT_EQ(evaluate("mul24.hi.u32 d, a, b;", 0xffffff, 0xffffff), 0xfffffe00u);
+  EXPECT_EQ(evaluate("mul24.lo.s32 d, a, b;", 0xffffff, 7), static_cast<uint32_t>(-7));
+  EXPECT_EQ(evaluate("mul24.hi.s32 d, a, b;", 0x800000, 0x7fffff), 0xc0000080u);
+  EXPECT_EQ(evaluate("mad24.lo.u32 d, a, b, c;", 3, 5, 100), 115u);
+}
+
+TEST(Rare, BitMasks) {
+  EXPECT_EQ(evaluate("bmsk.clamp.b32 d, a, b;", 4, 8), 0xff0u);
+  EXPECT_EQ(evaluate("bmsk.clamp.b32 d, a, b;", 4, 100), 0xfffffff0u);
+  EXPECT_EQ(evaluate("bmsk.clamp.b32 d, a, b;", 32, 4), 0u);
+  EXPECT_EQ(evaluate("bmsk.wrap.b32 d, a, b;", 36, 40), 0xff0u);
+  EXPECT_EQ(evaluate("bmsk.clamp.b32 d, a, b;", 0, 0), 0u);
+  EXPECT_EQ(evaluate("szext.clamp.u32 d, a, b;", 0xffffffff, 8), 0xffu);
+  EXPECT_EQ(evaluate("szext.clamp.s32 d, a, b;", 0x80, 8), 0xffffff80u);
+  EXPECT_EQ(evaluate("szext.clamp.s32 d, a, b;", 0x7f, 8), 0x7fu);
+  EXPECT_EQ(evaluate("szext.clamp.s32 d, a, b;", 0x80000001, 32), 0x80000001u);
+  EXPECT_EQ(evaluate("szext.wrap.s32 d, a, b;", 0x8, 36), 0xfffffff8u);
+  EXPECT_EQ(evaluate("szext.wrap.u32 d, a, b;", 0xffffffff, 32), 0u);
+}
+
+TEST(Rare, Dp2a) {
+  // 2 * 3 + 4 * 5 + 7, of the low and of the high bytes.
+  EXPECT_EQ(evaluate("dp2a.lo.u32.u32 d, a, b, c;", 0x00040002, 0x09090503, 7), 33u);
+  EXPECT_EQ(evaluate("dp2a.hi.u32.u32 d, a, b, c;", 0x00040002, 0x05030909, 7), 33u);
+  EXPECT_EQ(evaluate("dp2a.lo.s32.u32 d, a, b, c;", 0x0000ffff, 0x00000002, 7), 5u);
+  EXPECT_EQ(evaluate("dp2a.lo.u32.s32 d, a, b, c;", 0x00000002, 0x000000ff, 7), 5u);
+}
+
+TEST(Rare, Properties) {
+  const uint32_t infinity = 0x7f800000, nan = 0x7fc00000, tiny = 1, one = 0x3f800000;
+  EXPECT_EQ(evaluate("testp.finite.f32 q, a;", one), 1u);
+  EXPECT_EQ(evaluate("testp.finite.f32 q, a;", infinity), 0u);
+  EXPECT_EQ(evaluate("testp.infinite.f32 q, a;", infinity), 1u);
+  EXPECT_EQ(evaluate("testp.number.f32 q, a;", infinity), 1u);
+  EXPECT_EQ(evaluate("testp.notanumber.f32 q, a;", nan), 1u);
+  EXPECT_EQ(evaluate("testp.normal.f32 q, a;", one), 1u);
+  EXPECT_EQ(evaluate("testp.normal.f32 q, a;", tiny), 0u);
+  EXPECT_EQ(evaluate("testp.subnormal.f32 q, a;", tiny), 1u);
+  EXPECT_EQ(evaluate("testp.subnormal.f64 q, A;", 1), 1u);
+  EXPECT_EQ(evaluate("testp.subnormal.f32 q, a;", 0), 0u);
+}
+
 }  // namespace
 }  // namespace fa4::emulator::test

@@ -47,8 +47,37 @@ void emit_float(Decoder& d, const FloatForm& form, size_t sources) {
   d.emit(exec::floating(form, d.inst), is_special(form.op) ? Class::kSpecial : Class::kFloat);
 }
 
+/// The forms that set the carry (.cc) or take it in (addc, subc, madc): PTX ISA 9.7.2.
+void emit_carry(Decoder& d, exec::CarryOp op, Type type, bool takes, bool sets) {
+  const uint32_t size = ptx::size_of(type);
+  if (ptx::is_float(type) || (size != 4 && size != 8)) d.fail("a type of 32 or 64 bits is wanted");
+  const size_t sources = op >= exec::CarryOp::kMadLow ? 3 : 2;
+  d.want_operands(1 + sources);
+  d.write(&Inst::d, d.operand(0), type);
+  for (size_t i = 0; i < sources; ++i) d.read(kSources[i], d.operand(i + 1), type);
+  if (takes) d.use_predicate(&Inst::f, d.carry(), false);
+  if (sets) d.use_predicate(&Inst::e, d.carry(), true);
+  d.emit(exec::carry(op, type), Class::kInteger);
+}
+
+template <exec::CarryOp kOp>
+void with_carry(Decoder& d) {
+  const bool sets = d.mods.take("cc");
+  const Type type = type_wanted(d);
+  exec::CarryOp op = kOp;
+  if (op == exec::CarryOp::kMadLow) {
+    const int part = d.mods.take_one({"lo", "hi"});
+    if (part < 0) d.fail(".lo or .hi is wanted");
+    if (part == 1) op = exec::CarryOp::kMadHigh;
+  }
+  emit_carry(d, op, type, true, sets);
+}
+
 void add_or_sub(Decoder& d, bool sub) {
   const Type type = type_wanted(d);
+  if (d.mods.take("cc")) {
+    return emit_carry(d, sub ? exec::CarryOp::kSub : exec::CarryOp::kAdd, type, false, true);
+  }
   if (ptx::is_float(type)) {
     return emit_float(d, float_form(d, sub ? FloatOp::kSub : FloatOp::kAdd, type), 2);
   }
@@ -93,6 +122,12 @@ void mul(Decoder& d) {
 void mad(Decoder& d) {
   const Type type = type_wanted(d);
   if (ptx::is_float(type)) return emit_float(d, float_form(d, FloatOp::kFma, type), 3);
+  if (d.mods.take("cc")) {
+    const int part = d.mods.take_one({"lo", "hi"});
+    if (part < 0) d.fail(".lo or .hi is wanted");
+    return emit_carry(d, part == 0 ? exec::CarryOp::kMadLow : exec::CarryOp::kMadHigh, type, false,
+                      true);
+  }
   switch (d.mods.take_one({"lo", "hi", "wide"})) {
     case 0:
       return emit_integer(d, IntegerOp::kMadLow, type, 3);
@@ -257,6 +292,9 @@ void dp4a(Decoder& d) {
 constexpr OpcodeEntry kTable[] = {
     {"add", add},
     {"sub", sub},
+    {"addc", with_carry<exec::CarryOp::kAdd>},
+    {"subc", with_carry<exec::CarryOp::kSub>},
+    {"madc", with_carry<exec::CarryOp::kMadLow>},
     {"mul", mul},
     {"mad", mad},
     {"fma", fma},

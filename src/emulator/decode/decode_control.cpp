@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Control flow and communication within a warp: PTX ISA 9.7.12, 9.7.9.6, 9.7.13.
+#include <algorithm>
+
 #include "emulator/decode/families.h"
+#include "emulator/exec/handlers.h"
 #include "emulator/exec/warp_handlers.h"
 
 namespace fa4::emulator::decode {
@@ -24,7 +27,52 @@ void bra(Decoder& d) {
 
 void ret(Decoder& d) {
   d.mods.take("uni");
+  if (d.return_from_call()) {
+    return d.emit(exec::warp_handler(WarpOp::kBranch), Class::kControl, kBranch);
+  }
   d.emit(exec::warp_handler(WarpOp::kExit), Class::kControl, kEnds);
+}
+
+void exit(Decoder& d) { d.emit(exec::warp_handler(WarpOp::kExit), Class::kControl, kEnds); }
+
+void call(Decoder& d) {
+  d.mods.take("uni");
+  d.call();
+}
+
+/// brx.idx a, table: a comparison and a branch for each label. In lanes whose guard does not hold
+/// the predicate stays false, and they go on.
+void brx(Decoder& d) {
+  if (!d.mods.take("idx")) d.fail(".idx is wanted");
+  d.mods.take("uni");
+  d.want_operands(2);
+  const std::string_view name = d.operand(1).name;
+  const auto& tables = d.function().tables;
+  const auto table = std::find_if(tables.begin(), tables.end(),
+                                  [&](const ptx::BranchTable& t) { return t.name == name; });
+  if (table == tables.end()) d.fail(std::string(name) + " is no list of labels");
+  const uint32_t here = d.temporary_predicate();
+  if (d.inst.guard != kNone) {
+    d.next_part(false);
+    d.use_predicate(&Inst::d, here, true);
+    Operand never;
+    never.kind = Kind::kInteger;
+    d.read_predicate(&Inst::a, never);
+    d.emit(exec::predicate(exec::PredicateOp::kMove), Class::kPredicate);
+  }
+  for (size_t i = 0; i < table->labels.size(); ++i) {
+    d.next_part();
+    d.use_predicate(&Inst::d, here, true);
+    d.read(&Inst::a, d.operand(0), Type::kU32);
+    d.constant(&Inst::b, i, 4);
+    d.emit(exec::setp(exec::Compare::kEq, Type::kU32, false), Class::kPredicate);
+    d.next_part(false);
+    d.use_predicate(&Inst::guard, here, false);
+    d.branch_to(table->labels[i]);
+    d.emit(exec::warp_handler(WarpOp::kBranch), Class::kControl, kBranch);
+  }
+  d.next_part();
+  d.emit(exec::warp_handler(WarpOp::kBadIndex), Class::kControl, kEnds);
 }
 
 void trap(Decoder& d) { d.emit(exec::warp_handler(WarpOp::kTrap), Class::kControl, kEnds); }
@@ -129,7 +177,9 @@ void activemask(Decoder& d) {
 constexpr OpcodeEntry kTable[] = {
     {"bra", bra},
     {"ret", ret},
-    {"exit", ret},
+    {"exit", exit},
+    {"call", call},
+    {"brx", brx},
     {"trap", trap},
     {"brkpt", trap},
     {"shfl", shfl},

@@ -34,9 +34,8 @@ Space take_space(Decoder& d) {
       return Space::kConst;
     case 6:
     case 7:
-      return Space::kParam;
     case 8:
-      d.fail("parameters of functions are not supported");
+      return Space::kParam;
     default:
       return Space::kGeneric;
   }
@@ -129,6 +128,7 @@ void load_or_store(Decoder& d) {
   form.type = type_wanted(d);
   d.want_operands(without_policy(d, 2));
   const Operand& value = d.operand(kLoads ? 0 : 1);
+  if (form.space == Space::kParam) form.space = d.param_space(d.operand(kLoads ? 1 : 0));
   form.register_bytes = register_bytes(d, value, form.type);
   d.address(&Inst::a, d.operand(kLoads ? 1 : 0), form.space);
   if (kLoads) {

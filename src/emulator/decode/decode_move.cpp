@@ -183,7 +183,56 @@ void selp(Decoder& d) {
   d.emit(exec::selp(ptx::size_of(type)), Class::kPredicate);
 }
 
-constexpr OpcodeEntry kTable[] = {{"mov", mov}, {"cvt", cvt}, {"setp", setp}, {"selp", selp}};
+/// d = p ? a : b, the second part of instructions that make p first.
+void emit_selection(Decoder& d, Type type, uint32_t p) {
+  d.use_predicate(&Inst::c, p, false);
+  d.emit(exec::selp(ptx::size_of(type)), Class::kPredicate);
+}
+
+/// set.compare{.and}.dtype.stype d, a, b{, c}: ones (or 1.0) where it holds, else 0.
+void set(Decoder& d) {
+  const Type result = type_wanted(d), type = type_wanted(d);
+  if (result != Type::kU32 && result != Type::kS32 && result != Type::kF32) {
+    d.fail("a result of another type than .u32, .s32, .f32 is not supported");
+  }
+  const exec::Compare compare = comparison(d, type);
+  const int combine = d.mods.take_one({"and", "or", "xor"});
+  const bool flush = d.mods.take("ftz");
+  d.want_operands(combine < 0 ? 3 : 4);
+  const uint32_t p = d.temporary_predicate();
+  d.inst.mod[0] = static_cast<uint8_t>(combine + 1);
+  d.use_predicate(&Inst::d, p, true);
+  d.read(&Inst::a, d.operand(1), type);
+  d.read(&Inst::b, d.operand(2), type);
+  if (combine >= 0) d.read_predicate(&Inst::c, d.operand(3));
+  d.emit(exec::setp(compare, type, flush), Class::kPredicate);
+  d.next_part();
+  d.write(&Inst::d, d.operand(0), result);
+  d.constant(&Inst::a, result == Type::kF32 ? 0x3f800000 : 0xffffffff, 4);
+  d.constant(&Inst::b, 0, 4);
+  emit_selection(d, result, p);
+}
+
+/// slct.dtype.ctype d, a, b, c: a where c >= 0, else (c is NaN too) b.
+void slct(Decoder& d) {
+  const Type result = type_wanted(d), type = type_wanted(d);
+  if (type != Type::kS32 && type != Type::kF32) d.fail(".s32 or .f32 is wanted");
+  const bool flush = d.mods.take("ftz");
+  d.want_operands(4);
+  const uint32_t p = d.temporary_predicate();
+  d.use_predicate(&Inst::d, p, true);
+  d.read(&Inst::a, d.operand(3), type);
+  d.constant(&Inst::b, 0, 4);
+  d.emit(exec::setp(exec::Compare::kGe, type, flush), Class::kPredicate);
+  d.next_part();
+  d.write(&Inst::d, d.operand(0), result);
+  d.read(&Inst::a, d.operand(1), result);
+  d.read(&Inst::b, d.operand(2), result);
+  emit_selection(d, result, p);
+}
+
+constexpr OpcodeEntry kTable[] = {{"mov", mov},   {"cvt", cvt}, {"setp", setp},
+                                  {"selp", selp}, {"set", set}, {"slct", slct}};
 
 }  // namespace
 

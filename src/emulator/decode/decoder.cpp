@@ -17,6 +17,10 @@ constexpr uint64_t kMaxModuleBytes = uint64_t{1} << 30;
 constexpr uint64_t kMaxLocalBytes = 512 * 1024;
 constexpr uint64_t kMaxSharedBytes = 256 * 1024;
 constexpr uint64_t kMaxParamBytes = 32764;
+constexpr size_t kMaxRegisters = size_t{1} << 22;
+/// Instructions times registers: beyond, every register has a place of its own, which costs memory
+/// in proportion to the registers instead of to their square.
+constexpr size_t kMaxLiveness = size_t{1} << 31;
 
 uint64_t align_up(uint64_t x, uint64_t to) { return (x + to - 1) / to * to; }
 
@@ -101,26 +105,30 @@ std::shared_ptr<const Program> decode(const std::shared_ptr<const std::string>& 
 }
 
 Decoder::Decoder(const ptx::Module& module, const ptx::Function& function, Kernel& kernel)
-    : module_(module), function_(function), kernel_(kernel), scopes_(1) {}
+    : module_(module), function_(&function), kernel_(kernel), scopes_(1) {}
 
 void Decoder::run() {
   declare_params();
-  for (const ptx::Statement& s : function_.body) decode_statement(s);
+  for (const ptx::Statement& s : function_->body) decode_statement(s);
   // Control may fall off the end.
   static const ptx::Instruction implicit_return{{}, false, "ret", {}};
   decode_instruction(implicit_return);
   resolve_jumps();
   const auto product = [](const uint32_t(&x)[3]) { return uint64_t{x[0]} * x[1] * x[2]; };
-  const uint64_t bound = std::max(product(function_.max_threads), product(function_.need_threads));
+  const uint64_t bound =
+      std::max(product(function_->max_threads), product(function_->need_threads));
   kernel_.max_threads = static_cast<uint32_t>(std::min<uint64_t>(bound, 1024));
-  for (size_t i = 0; i < 3; ++i) kernel_.cluster[i] = function_.cluster[i];
-  registers_.place(kernel_, true);
+  for (size_t i = 0; i < 3; ++i) kernel_.cluster[i] = function_->cluster[i];
+  if (registers_.size() > kMaxRegisters) {
+    fail_at(function_->line, "more than " + std::to_string(kMaxRegisters) + " registers");
+  }
+  registers_.place(kernel_, kernel_.code.size() * registers_.size() < kMaxLiveness);
   exec::watch_tensor_loads(kernel_);
 }
 
 void Decoder::declare_params() {
   uint64_t at = 0;
-  for (const ptx::Variable& v : function_.params) {
+  for (const ptx::Variable& v : function_->params) {
     at = align_up(at, v.alignment());
     scopes_[0].symbols[v.name] = {Space::kParam, at, false};
     if (v.bytes() > kMaxParamBytes || at + v.bytes() > kMaxParamBytes) {
@@ -134,12 +142,19 @@ void Decoder::declare_params() {
 /// A variable of the function, or one of the module that it names for the first time.
 void Decoder::declare_local(const ptx::Variable& v) {
   Symbol symbol{v.space};
-  if (v.space == Space::kLocal) {
-    symbol.value = align_up(kernel_.local_bytes, std::max(v.alignment(), 1u));
+  // What a function is called with lies in the thread's local memory, for as long as the scope.
+  if (v.space == Space::kParam) {
+    symbol.space = Space::kLocal;
+  } else if (v.space == Space::kLocal) {
+    scopes_[scope_].keeps_local = true;
+  }
+  if (symbol.space == Space::kLocal) {
+    symbol.value = align_up(local_top_, std::max(v.alignment(), 1u));
     if (v.bytes() > kMaxLocalBytes || symbol.value + v.bytes() > kMaxLocalBytes) {
       fail_at(v.line, "more than 512 KiB of local memory a thread");
     }
-    kernel_.local_bytes = static_cast<uint32_t>(align_up(symbol.value + v.bytes(), 16));
+    local_top_ = static_cast<uint32_t>(align_up(symbol.value + v.bytes(), 16));
+    kernel_.local_bytes = std::max(kernel_.local_bytes, local_top_);
   } else if (v.space == Space::kShared) {
     symbol.value = align_up(kernel_.static_shared_end, std::max(v.alignment(), 1u));
     if (v.bytes() > kMaxSharedBytes || symbol.value + v.bytes() > kMaxSharedBytes) {
@@ -164,21 +179,19 @@ void Decoder::decode_statement(const ptx::Statement& s) {
   statement_ = s;
   switch (s.kind) {
     case ptx::Statement::Kind::kOpen:
-      scopes_.emplace_back();
-      scopes_.back().parent = scope_;
-      scope_ = static_cast<uint32_t>(scopes_.size() - 1);
+      open_scope(true);
       break;
     case ptx::Statement::Kind::kClose:
-      scope_ = scopes_[scope_].parent;
+      close_scope();
       break;
     case ptx::Statement::Kind::kRegister:
-      declare_register(function_.registers[s.index]);
+      declare_register(function_->registers[s.index]);
       break;
     case ptx::Statement::Kind::kVariable:
-      declare_local(function_.variables[s.index]);
+      declare_local(function_->variables[s.index]);
       break;
     case ptx::Statement::Kind::kLabel: {
-      const std::string_view label = function_.labels[s.index];
+      const std::string_view label = function_->labels[s.index];
       const auto pc = static_cast<uint32_t>(kernel_.code.size());
       if (!scopes_[scope_].labels.emplace(label, pc).second) {
         fail_at(s.line, "label " + std::string(label) + " stands twice");
@@ -186,7 +199,7 @@ void Decoder::decode_statement(const ptx::Statement& s) {
       break;
     }
     case ptx::Statement::Kind::kInstruction:
-      decode_instruction(function_.instructions[s.index]);
+      decode_instruction(function_->instructions[s.index]);
       break;
   }
 }
@@ -197,16 +210,19 @@ void Decoder::decode_instruction(const ptx::Instruction& i) {
   inst.list = static_cast<uint32_t>(kernel_.lists.size());
   pending_.clear();
   mods = Modifiers(i.opcode);
-  if (!i.guard.empty()) {
-    Operand guard;
-    guard.name = i.guard;
-    guard.negated = i.guard_negated;
-    read_predicate(&Inst::guard, guard);
-  }
+  read_guard();
   const DecodeFunction decode_one = find_opcode(mods.base());
   if (decode_one == nullptr) fail("is not an instruction that the emulator knows");
   decode_one(*this);
   if (!mods.rest().empty()) fail("modifier ." + std::string(mods.rest().front()) + " is not known");
+}
+
+void Decoder::read_guard() {
+  if (source_->guard.empty()) return;
+  Operand guard;
+  guard.name = source_->guard;
+  guard.negated = source_->guard_negated;
+  read_predicate(&Inst::guard, guard);
 }
 
 void Decoder::emit(Handler handler, Class kind, uint8_t flags) {
@@ -226,8 +242,30 @@ void Decoder::emit(Handler handler, Class kind, uint8_t flags) {
 
 void Decoder::branch_to(const Operand& label) {
   if (label.kind != Operand::Kind::kName) fail("a label is wanted");
-  jumps_.push_back(
-      {static_cast<uint32_t>(kernel_.code.size()), scope_, statement_.line, label.name});
+  branch_to(label.name);
+}
+
+void Decoder::branch_to(std::string_view label) {
+  jumps_.push_back({static_cast<uint32_t>(kernel_.code.size()), scope_, statement_.line, label});
+}
+
+void Decoder::open_scope(bool sees_outer) {
+  Scope scope;
+  const auto number = static_cast<uint32_t>(scopes_.size());
+  scope.parent = sees_outer ? scope_ : number;
+  scope.local_top = local_top_;
+  scopes_.push_back(std::move(scope));
+  scope_ = number;
+}
+
+void Decoder::close_scope() {
+  const Scope& scope = scopes_[scope_];
+  if (scope.keeps_local) {
+    scopes_[scope.parent].keeps_local = true;
+  } else {
+    local_top_ = scope.local_top;
+  }
+  scope_ = scope.parent;
 }
 
 void Decoder::resolve_jumps() {
@@ -236,7 +274,7 @@ void Decoder::resolve_jumps() {
     for (uint32_t s = j.scope;; s = scopes_[s].parent) {
       const auto it = scopes_[s].labels.find(j.label);
       if (it != scopes_[s].labels.end()) target = it->second;
-      if (target || s == 0) break;
+      if (target || s == scopes_[s].parent) break;
     }
     if (!target) fail_at(j.line, "label " + std::string(j.label) + " is not declared");
     kernel_.code[j.pc].target = *target;
@@ -251,7 +289,7 @@ std::optional<Symbol> Decoder::find_symbol(std::string_view name) {
   for (uint32_t s = scope_;; s = scopes_[s].parent) {
     const auto it = scopes_[s].symbols.find(name);
     if (it != scopes_[s].symbols.end()) return it->second;
-    if (s == 0) break;
+    if (s == scopes_[s].parent) break;
   }
   if (const auto it = module_symbols_.find(name); it != module_symbols_.end()) return it->second;
   for (const ModuleData::Variable& v : kernel_.data->variables) {
@@ -268,12 +306,13 @@ std::optional<Symbol> Decoder::find_symbol(std::string_view name) {
     if (v.is_extern) {
       // All of them begin where the static ones end: resolved when that is known.
       kernel_.dynamic_align = std::max(kernel_.dynamic_align, v.alignment());
-      scopes_[0].symbols[v.name] = {Space::kShared, 0, true};
+      module_symbols_[v.name] = {Space::kShared, 0, true};
     } else {
       declare_local(v);
+      module_symbols_[v.name] = scopes_[0].symbols[v.name];
     }
     scope_ = at;
-    return scopes_[0].symbols[v.name];
+    return module_symbols_[v.name];
   }
   return std::nullopt;
 }

@@ -80,10 +80,23 @@ class Decoder {
     return !o.name.empty() && o.name[0] == '%' && !declared(o);
   }
   void branch_to(const Operand& label);
+  void branch_to(std::string_view label);
+  /// `ret`: leaves the function that is being inlined. False if there is none: the kernel's end.
+  bool return_from_call();
+  /// `call`: the function's body, written out here. Decoder_calls.cpp.
+  void call();
+  /// The state space of an address given by a name: a parameter of a call lies in local memory.
+  Space param_space(const Operand& address);
+  /// Predicates that the text does not name: a new one, and the carry of .cc instructions.
+  uint32_t temporary_predicate() { return registers_.add(Type::kPred); }
+  uint32_t carry();
+  void use_predicate(Field field, uint32_t predicate, bool is_write);
+  /// One source instruction becomes several: forgets all of the last one but the guard.
+  void next_part(bool guarded = true);
   /// Adds the instruction; one source instruction may become several.
   void emit(Handler handler, Class kind, uint8_t flags = 0);
 
-  const ptx::Function& function() const { return function_; }
+  const ptx::Function& function() const { return *function_; }
 
  private:
   struct Scope {
@@ -92,6 +105,13 @@ class Decoder {
     std::unordered_map<std::string_view, ptx::RegisterDeclaration> families;  ///< %r<10>, by "%r".
     std::unordered_map<std::string_view, Symbol> symbols;
     std::unordered_map<std::string_view, uint32_t> labels;
+    uint32_t local_top = 0;    ///< Local memory in use when it opened,
+    bool keeps_local = false;  ///< or more, for variables whose address may be known outside.
+  };
+  /// A function that is being inlined.
+  struct Call {
+    const ptx::Function* function;
+    std::vector<uint32_t> returns;  ///< Instructions that go to its end.
   };
   struct Jump {
     uint32_t pc;
@@ -100,6 +120,12 @@ class Decoder {
     std::string_view label;
   };
 
+  void call_external(std::string_view name, const Operand* results, const Operand* arguments);
+  void inline_body(const ptx::Function& f, const Operand* results, const Operand* arguments);
+  Symbol argument_symbol(const Operand& o);
+  void read_guard();
+  void open_scope(bool sees_outer);
+  void close_scope();
   void declare_params();
   void declare_local(const ptx::Variable& v);
   void declare_register(const ptx::RegisterDeclaration& r);
@@ -119,12 +145,15 @@ class Decoder {
   PredicateRef predicate(const Operand& o);
 
   const ptx::Module& module_;
-  const ptx::Function& function_;
+  const ptx::Function* function_;  ///< The kernel's, or the one that is being inlined.
   Kernel& kernel_;
   RegisterTable registers_;
   std::vector<Scope> scopes_;
   uint32_t scope_ = 0;
   std::vector<Jump> jumps_;
+  std::vector<Call> calls_;
+  uint32_t local_top_ = 0;
+  uint32_t carry_ = kNone;
   std::unordered_map<std::string_view, Symbol> module_symbols_;  ///< Those used so far.
 
   const ptx::Instruction* source_ = nullptr;

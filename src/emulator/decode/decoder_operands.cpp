@@ -86,7 +86,7 @@ std::optional<uint32_t> Decoder::find_register(std::string_view name) {
         }
       }
     }
-    if (s == 0) return std::nullopt;
+    if (s == scopes_[s].parent) return std::nullopt;
   }
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Communication within a warp, and control flow: PTX ISA 9.7.9.6, 9.7.12, 9.7.13.
 #include <bit>
+#include <cstring>
+#include <string>
 
 #include "emulator/exec/warp_handlers.h"
 #include "emulator/numeric.h"
@@ -200,6 +202,52 @@ Step leave(Warp& w, const Inst&, uint32_t mask) {
 
 Step trap(Warp&, const Inst&, uint32_t) { throw Fault("the program gave up here"); }
 
+Step bad_index(Warp&, const Inst&, uint32_t) { throw Fault("an index beyond the list of labels"); }
+
+Step call_external(Warp& w, const Inst& i, uint32_t) {
+  throw Fault("calls " + w.program().externals[static_cast<size_t>(i.imm)] +
+              ", which the module does not define");
+}
+
+template <class T>
+T local_value(Warp& w, uint32_t offset, uint32_t lane) {
+  T x;
+  std::memcpy(&x, resolve(w, Space::kLocal, offset, sizeof x, 1, Access::kRead, lane), sizeof x);
+  return x;
+}
+
+/// Text at a generic address, as far as it can be read.
+std::string text_at(Warp& w, uint64_t address, uint32_t lane) {
+  constexpr size_t kMost = 200;
+  std::string text;
+  try {
+    while (text.size() < kMost) {
+      const auto* c = resolve(w, Space::kGeneric, address + text.size(), 1, 1, Access::kRead, lane);
+      if (*c == std::byte{0}) break;
+      text += static_cast<char>(*c);
+    }
+  } catch (const Fault&) {
+    text += "?";
+  }
+  return text;
+}
+
+Step assertion_failed(Warp& w, const Inst& i, uint32_t mask) {
+  const auto lane = static_cast<uint32_t>(std::countr_zero(mask));
+  throw Fault("assertion failed in lane " + std::to_string(lane) + ": " +
+              text_at(w, local_value<uint64_t>(w, i.a, lane), lane) + ", " +
+              text_at(w, local_value<uint64_t>(w, i.b, lane), lane) + ":" +
+              std::to_string(local_value<uint32_t>(w, i.c, lane)));
+}
+
+Step print(Warp& w, const Inst& i, uint32_t mask) {
+  if (i.a == kNone) return Step::kNext;
+  for_each_lane(mask, [&](uint32_t l) {
+    std::memset(resolve(w, Space::kLocal, i.a, 4, 4, Access::kWrite, l), 0, 4);
+  });
+  return Step::kNext;
+}
+
 }  // namespace
 
 Handler warp_handler(WarpOp op) {
@@ -226,6 +274,14 @@ Handler warp_handler(WarpOp op) {
       return leave;
     case WarpOp::kTrap:
       return trap;
+    case WarpOp::kBadIndex:
+      return bad_index;
+    case WarpOp::kExternal:
+      return call_external;
+    case WarpOp::kAssertionFailed:
+      return assertion_failed;
+    case WarpOp::kPrint:
+      return print;
   }
   return nullptr;
 }

@@ -57,6 +57,23 @@ Handler integer(IntegerOp op, Type type);
 /// exec_bits.cpp: the part of integer() for shifts, bit fields and permutations.
 Handler bits(IntegerOp op, Type type);
 
+// ---- exec_carry.cpp -----------------------------------------------------------------------------
+
+enum class CarryOp : uint8_t { kAdd, kSub, kMadLow, kMadHigh };
+/// d = a + b, a - b, a * b + c, with the carry (or borrow) predicate f coming in and e going out;
+/// each may be kNone.
+Handler carry(CarryOp op, Type type);
+
+// ---- exec_rare.cpp ------------------------------------------------------------------------------
+
+enum class RareOp : uint8_t { kMul24, kMad24, kBmsk, kSzext, kDp2a };
+/// d = op(a, b, c), 32 bits. mod[0], mod[1]: kMul24, kMad24: upper part, signed; kBmsk, kSzext:
+/// wrap, signed; kDp2a: a signed, b signed, and mod[2] upper half of b.
+Handler rare(RareOp op);
+enum class TestOp : uint8_t { kFinite, kInfinite, kNumber, kNotANumber, kNormal, kSubnormal };
+/// Predicate d = whether a is such a number; mod[0] = TestOp.
+Handler test_property(Type type);
+
 // ---- exec_predicate.cpp ------------------------------------------------------------------------
 
 enum class Compare : uint8_t {

@@ -18,6 +18,10 @@ enum class WarpOp : uint8_t {
   kBranch,
   kExit,
   kTrap,
+  kBadIndex,         ///< brx.idx beyond its list.
+  kExternal,         ///< A function that the module lacks: imm = its number in Kernel::externals.
+  kAssertionFailed,  ///< a, b, c = local offsets of message, file, line.
+  kPrint,            ///< vprintf: prints nothing; a = local offset of the result, or kNone.
 };
 enum class ShuffleMode : uint8_t { kUp, kDown, kButterfly, kIndex };
 enum class VoteMode : uint8_t { kAll, kAny, kUniform, kBallot };

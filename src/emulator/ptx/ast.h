@@ -62,6 +62,12 @@ struct RegisterDeclaration {
   uint32_t count = 0;
 };
 
+/// name: .branchtargets a, b, c;
+struct BranchTable {
+  std::string_view name;
+  std::vector<std::string_view> labels;
+};
+
 struct Statement {
   enum class Kind : uint8_t { kInstruction, kLabel, kRegister, kVariable, kOpen, kClose };
   Kind kind = Kind::kInstruction;
@@ -86,6 +92,7 @@ struct Function {
   std::vector<Statement> body;
   std::vector<Instruction> instructions;
   std::vector<std::string_view> labels;
+  std::vector<BranchTable> tables;
   std::vector<RegisterDeclaration> registers;
   std::vector<Variable> variables;
 };

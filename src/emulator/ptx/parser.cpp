@@ -301,19 +301,27 @@ class Parser {
       }
       return;
     }
-    if (t.kind == TokenKind::kWord && in_.peek(1).text == ":") {
-      add(f, Statement::Kind::kLabel, line, f.labels.size());
-      f.labels.push_back(t.text);
-      in_.take();
-      in_.take();
-      if (starts_with(in_.peek().text, ".branchtargets") ||
-          starts_with(in_.peek().text, ".callprototype")) {
-        in_.fail("not supported");
-      }
-      return;
-    }
+    if (t.kind == TokenKind::kWord && in_.peek(1).text == ":") return parse_label(f);
     add(f, Statement::Kind::kInstruction, line, f.instructions.size());
     f.instructions.push_back(parse_instruction());
+  }
+
+  void parse_label(Function& f) {
+    const Token& name = in_.take();
+    in_.take();
+    if (in_.accept(".branchtargets")) {
+      BranchTable table{name.text, {}};
+      do {
+        table.labels.push_back(in_.word("a label").text);
+      } while (in_.accept(","));
+      in_.expect(";");
+      f.tables.push_back(std::move(table));
+      return;
+    }
+    if (starts_with(in_.peek().text, ".callprototype"))
+      in_.fail("indirect calls are not supported");
+    add(f, Statement::Kind::kLabel, name.line, f.labels.size());
+    f.labels.push_back(name.text);
   }
 
   /// .loc file line column [, function_name label+offset, inlined_at file line column]

@@ -16,6 +16,15 @@ constexpr uint32_t kColumnOfD = 32;  ///< Not 0, so that a lost base address sho
 constexpr uint32_t kColumnOfA = 320;
 constexpr uint32_t kUnused = 0x7fc1dead;  ///< A NaN.
 
+uint32_t depth_of(const Gemm& g) { return g.steps * 32 / bytes_of(g.a); }
+
+SharedLayout layout_of_a(const Gemm& g) {
+  return {g.m / g.group, depth_of(g), bytes_of(g.a), g.a_mn_major, g.a_swizzle};
+}
+SharedLayout layout_of_b(const Gemm& g) {
+  return {g.n / g.group, depth_of(g), bytes_of(g.b), g.b_mn_major, g.b_swizzle};
+}
+
 /// Where D's element (m, n) lies.
 struct Place {
   uint32_t cta, lane, column;
@@ -349,11 +358,18 @@ std::string name_of(const Gemm& g) {
   return s;
 }
 
+std::string gemm_kernel(const Gemm& g) {
+  return kernel_text(g, layout_of_a(g).bytes(), layout_of_b(g).bytes());
+}
+
 GemmRun run_gemm(const Gemm& g, const RunOptions& options) {
-  const uint32_t depth = g.steps * 32 / bytes_of(g.a);
+  return run_gemm(g, gemm_kernel(g), options);
+}
+
+GemmRun run_gemm(const Gemm& g, const std::string& kernel, const RunOptions& options) {
+  const uint32_t depth = depth_of(g);
   const Matrix a = make_matrix(g.m, depth, g.a, 1), b = make_matrix(g.n, depth, g.b, 2);
-  const SharedLayout la{g.m / g.group, depth, bytes_of(g.a), g.a_mn_major, g.a_swizzle};
-  const SharedLayout lb{g.n / g.group, depth, bytes_of(g.b), g.b_mn_major, g.b_swizzle};
+  const SharedLayout la = layout_of_a(g), lb = layout_of_b(g);
   std::vector<uint8_t> a_bytes, b_bytes;
   for (uint32_t cta = 0; cta < g.group; ++cta) {
     const auto ia = image_of(a, cta * la.rows, la, g.a), ib = image_of(b, cta * lb.rows, lb, g.b);
@@ -372,7 +388,7 @@ GemmRun run_gemm(const Gemm& g, const RunOptions& options) {
       std::vector<uint32_t>(size_t{g.group} * kLanesOfMemory * kColumnOfA, 0xcccccccc)};
   const LaunchConfig config{
       .blocks = {g.group, 1, 1}, .threads = {128, 1, 1}, .cluster = {g.group, 1, 1}};
-  const Ran ran = run_body(kernel_text(g, la.bytes(), lb.bytes()), buffers, config, options);
+  const Ran ran = run_body(kernel, buffers, config, options);
   GemmRun result;
   result.error = ran.error;
   result.tally = ran.tally;

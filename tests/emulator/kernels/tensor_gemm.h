@@ -40,4 +40,8 @@ struct GemmRun {
 };
 GemmRun run_gemm(const Gemm& gemm, const RunOptions& options = {});
 
+/// The body of the kernel that run_gemm() runs, and the same run with another body.
+std::string gemm_kernel(const Gemm& gemm);
+GemmRun run_gemm(const Gemm& gemm, const std::string& kernel, const RunOptions& options);
+
 }  // namespace fa4::emulator::test

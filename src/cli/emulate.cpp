@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// fa4 emulate: runs a kernel from a file of PTX on the CPU.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "cli/command_line.h"
+#include "cli/emulate_arguments.h"
+#include "cli/terminal.h"
+#include "emulator/emulator.h"
+
+namespace fa4::cli {
+namespace {
+
+struct Request {
+  std::string file, entry, target;
+  std::vector<int64_t> grid{1}, block{1}, cluster;
+  int64_t shared = 0;
+  std::vector<std::string> arguments;
+  emulator::RunOptions run;
+  std::string timing = "random", schedule = "random";
+  int workers = 1, resident = 2, runs = 1;
+  double max_instructions = 1e12;
+  bool list = false, json = false;
+};
+
+void add_launch_flags(CommandLine& line, Request& r) {
+  const char* group = "Launch";
+  line.add("--entry", r.entry, "The kernel (default: the only one)").group(group);
+  line.add("--grid", r.grid, "Blocks: x or x,y or x,y,z (default: 1)").commas().group(group);
+  line.add("--block", r.block, "Threads of a block: x or x,y or x,y,z (default: 1)")
+      .commas()
+      .group(group);
+  line.add("--cluster", r.cluster, "Blocks of a cluster (default: as the kernel says, or 1)")
+      .commas()
+      .group(group);
+  line.add("--shared", r.shared, "Bytes of dynamic shared memory (default: 0)")
+      .range(0, 233472)
+      .group(group);
+  line.add("--args", r.arguments,
+           "The kernel's arguments, in order:\n"
+           "TYPE:VALUE              a number: u8 to u64, s8 to s64, f16, bf16, f32, f64\n"
+           "in:FILE.npy             an array that is read (in:FILE.npy:bf16: of bfloat16)\n"
+           "io:FILE.npy:FILE.npy    one that is read, written, and goes to the second file\n"
+           "out:FILE.npy:TYPE:DIMS  a new one that goes to the file, such as out:o.npy:f32:4,8\n"
+           "zeros:TYPE:DIMS         a new one of zeros\n"
+           "map:N:BOX[:SWIZZLE]     a tensor map of argument N, such as map:0:64,8:128\n"
+           "bytes:FILE              a struct")
+      .type("ARG")
+      .group(group);
+}
+
+void add_run_flags(CommandLine& line, Request& r) {
+  const char* group = "Running";
+  line.add("--target", r.target, "Refuse PTX that is for another target, such as sm_90a")
+      .group(group);
+  line.add("--seed", r.run.seed, "What the order of things is drawn from (default: 0)")
+      .group(group);
+  line.add("--runs", r.runs, "Runs, each with the next seed; they must agree (default: 1)")
+      .range(1, 1000000)
+      .group(group);
+  line.add("--timing", r.timing, "When asynchronous operations complete (default: random)")
+      .one_of({"earliest", "random", "latest"})
+      .group(group);
+  line.add("--schedule", r.schedule, "In what order warps run (default: random)")
+      .one_of({"random", "priority"})
+      .group(group);
+  line.add("--workers", r.workers, "Host threads; only one replays a seed (default: 1)")
+      .range(1, 1024)
+      .group(group);
+  line.add("--resident", r.resident, "Clusters at a time, of each worker (default: 2)")
+      .range(1, 1024)
+      .group(group);
+  line.add("--max-instructions", r.max_instructions, "Warp-instructions, then it is an error")
+      .range(1, 1e15)
+      .group(group);
+  line.add("--list", r.list, "List the kernels in the file and stop").group(group);
+  line.add("--json", r.json, "Print JSON").group(group);
+}
+
+std::array<uint32_t, 3> triple(const char* flag, const std::vector<int64_t>& values,
+                               uint32_t missing) {
+  constexpr int64_t kMost = 0x7fffffff;
+  std::array<uint32_t, 3> out = {missing, missing, missing};
+  if (values.size() > 3) {
+    throw UsageError(fmt::format("{}: has {} numbers; allowed: 1 to 3", flag, values.size()));
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] < 1 || values[i] > kMost) {
+      throw UsageError(fmt::format("{}: has {}; allowed: 1 to {}", flag, values[i], kMost));
+    }
+    out[i] = static_cast<uint32_t>(values[i]);
+  }
+  if (!values.empty()) std::replace(out.begin(), out.end(), 0u, 1u);
+  return out;
+}
+
+void resolve(Request& r) {
+  using emulator::Schedule;
+  using emulator::Timing;
+  r.run.timing = r.timing == "earliest" ? Timing::kEarliest
+                 : r.timing == "latest" ? Timing::kLatest
+                                        : Timing::kRandom;
+  r.run.schedule = r.schedule == "priority" ? Schedule::kPriority : Schedule::kRandom;
+  r.run.workers = static_cast<uint32_t>(r.workers);
+  r.run.resident_clusters = static_cast<uint32_t>(r.resident);
+  r.run.max_instructions = static_cast<uint64_t>(r.max_instructions);
+}
+
+std::shared_ptr<const emulator::Program> load(const Request& r) {
+  std::ifstream file(r.file, std::ios::binary);
+  if (!file) throw std::runtime_error(r.file + ": cannot be read");
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  auto program = emulator::load(std::move(text));
+  if (!program.ok()) throw std::runtime_error(r.file + ": " + program.status().message());
+  return *std::move(program);
+}
+
+std::string names(const emulator::Program& program) {
+  std::string list;
+  for (const auto& kernel : program.kernels) list += (list.empty() ? "" : ", ") + kernel->name;
+  return list.empty() ? "no kernel" : list;
+}
+
+std::shared_ptr<const emulator::Kernel> choose(const Request& r, const emulator::Program& program) {
+  std::shared_ptr<const emulator::Kernel> kernel;
+  if (!r.entry.empty()) {
+    kernel = program.find(r.entry);
+  } else if (program.kernels.size() == 1) {
+    kernel = program.kernels.front();
+  }
+  if (kernel == nullptr) {
+    throw UsageError(fmt::format("--entry: is {}; {} has {}",
+                                 r.entry.empty() ? "not given" : r.entry, r.file, names(program)));
+  }
+  if (!r.target.empty() && kernel->target != r.target) {
+    throw std::runtime_error(fmt::format("{}: .target is {}; allowed by --target: {}", r.file,
+                                         kernel->target, r.target));
+  }
+  return kernel;
+}
+
+void print_kernels(const emulator::Program& program) {
+  Table table({{"kernel", Table::Align::kLeft},
+               {"target", Table::Align::kLeft},
+               {"instructions"},
+               {"parameter bytes"},
+               {"shared bytes"}});
+  for (const auto& kernel : program.kernels) {
+    table.add_row({kernel->name, kernel->target, fmt::format("{}", kernel->code.size()),
+                   fmt::format("{}", kernel->param_bytes),
+                   fmt::format("{}", kernel->static_shared_end - emulator::kSharedStart)});
+  }
+  table.print();
+}
+
+/// What the runs did, all of them together.
+struct Ran {
+  emulator::Tally tally;
+  double seconds = 0;
+  std::vector<std::string> written;
+};
+
+Ran run_all(const Request& r, const std::shared_ptr<const emulator::Kernel>& kernel) {
+  emulator::LaunchConfig launch;
+  launch.blocks = triple("--grid", r.grid, 1);
+  launch.threads = triple("--block", r.block, 1);
+  launch.cluster = triple("--cluster", r.cluster, 0);
+  launch.dynamic_shared = static_cast<uint32_t>(r.shared);
+  Ran ran;
+  std::string first;
+  for (int i = 0; i < r.runs; ++i) {
+    const EmulateArguments arguments(r.arguments);
+    emulator::RunOptions options = r.run;
+    options.seed += static_cast<uint64_t>(i);
+    const auto start = std::chrono::steady_clock::now();
+    const auto tally =
+        emulator::run(kernel, launch, arguments.parameters(), arguments.memory(), options);
+    ran.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    tally.status().check();
+    ran.tally.add(*tally);
+    if (i == 0) {
+      first = arguments.results();
+      ran.written = arguments.write();
+    } else if (arguments.results() != first) {
+      throw std::runtime_error(
+          fmt::format("seed {} gives other results than seed {}: they depend on the order in which "
+                      "things happen",
+                      options.seed, r.run.seed));
+    }
+  }
+  return ran;
+}
+
+void print_ran(const Request& r, const Ran& ran) {
+  Table table({{"instructions of warps", Table::Align::kLeft}, {"number"}, {"share"}});
+  const auto total = static_cast<double>(std::max<uint64_t>(ran.tally.instructions, 1));
+  for (int i = 0; i < emulator::kClasses; ++i) {
+    const uint64_t n = ran.tally.classes[static_cast<size_t>(i)];
+    if (n == 0) continue;
+    table.add_row({name_of(static_cast<emulator::Class>(i)), fmt::format("{}", n),
+                   fmt::format("{:.1f}%", 100 * static_cast<double>(n) / total)});
+  }
+  table.add_rule();
+  table.add_row({"all", fmt::format("{}", ran.tally.instructions), ""});
+  table.print();
+  fmt::print("\n");
+  if (ran.tally.matrix_flops > 0) {
+    fmt::print("  {:.6g} floating-point operations in matrix products\n",
+               static_cast<double>(ran.tally.matrix_flops));
+  }
+  if (ran.tally.copied_bytes > 0) {
+    fmt::print("  {} bytes by bulk and tensor copies\n", ran.tally.copied_bytes);
+  }
+  fmt::print("  {:.3f} s, {:.2f} million warp-instructions a second\n", ran.seconds,
+             total / ran.seconds / 1e6);
+  if (r.runs > 1) {
+    fmt::print("  {} runs, seeds {} to {}, equal results\n", r.runs, r.run.seed,
+               r.run.seed + static_cast<uint64_t>(r.runs) - 1);
+  }
+  for (const std::string& line : ran.written) fmt::print("  {}\n", line);
+}
+
+void print_json(const Request& r, const emulator::Kernel& kernel, const Ran& ran) {
+  nlohmann::json classes;
+  for (int i = 0; i < emulator::kClasses; ++i) {
+    classes[name_of(static_cast<emulator::Class>(i))] = ran.tally.classes[static_cast<size_t>(i)];
+  }
+  const nlohmann::json json = {{"kernel", kernel.name},
+                               {"target", kernel.target},
+                               {"seed", r.run.seed},
+                               {"runs", r.runs},
+                               {"seconds", ran.seconds},
+                               {"instructions", ran.tally.instructions},
+                               {"classes", classes},
+                               {"matrix_flops", ran.tally.matrix_flops},
+                               {"copied_bytes", ran.tally.copied_bytes}};
+  fmt::print("{}\n", json.dump(2));
+}
+
+}  // namespace
+
+int emulate_command(int argc, char** argv) {
+  CommandLine line(
+      "fa4 emulate",
+      "Runs a kernel from a file of PTX on the CPU, instruction by instruction, in an order\n"
+      "drawn from a seed. Reports deadlocks, accesses outside of memory and misused\n"
+      "barriers with the line of the PTX. No GPU is needed.");
+  Request request;
+  line.add("ptx", request.file, "The file").type("FILE").required();
+  add_launch_flags(line, request);
+  add_run_flags(line, request);
+  line.examples(
+      {"emulate kernel.ptx --list",
+       "emulate add.ptx --grid 4 --block 256 --args in:a.npy in:b.npy out:c.npy:f32:1024 u32:1024",
+       "emulate tile.ptx --block 128 --args in:x.npy map:0:64,8:128 out:y.npy:f32:8,64",
+       "emulate kernel.ptx --entry main --runs 20 --timing latest --schedule priority"});
+  if (const auto code = line.parse(argc, argv)) return *code;
+  resolve(request);
+  const auto program = load(request);
+  if (request.list) {
+    print_kernels(*program);
+    return kExitOk;
+  }
+  const auto kernel = choose(request, *program);
+  const Ran ran = run_all(request, kernel);
+  if (request.json) {
+    print_json(request, *kernel, ran);
+  } else {
+    print_ran(request, ran);
+  }
+  return kExitOk;
+}
+
+}  // namespace fa4::cli

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Instructions that compilers seldom write: PTX ISA 9.7.1, 9.7.3.1.
+#include "emulator/decode/families.h"
+#include "emulator/exec/handlers.h"
+
+namespace fa4::emulator::decode {
+namespace {
+
+using exec::RareOp;
+
+Type type_wanted(Decoder& d, uint32_t bytes) {
+  const auto type = d.mods.take_type();
+  if (!type || ptx::size_of(*type) != bytes || ptx::is_float(*type)) {
+    d.fail("a type of " + std::to_string(8 * bytes) + " bits is wanted");
+  }
+  return *type;
+}
+
+void emit_rare(Decoder& d, RareOp op, size_t sources) {
+  constexpr Decoder::Field kSources[] = {&Inst::a, &Inst::b, &Inst::c};
+  d.want_operands(1 + sources);
+  d.write(&Inst::d, d.operand(0), Type::kB32);
+  for (size_t i = 0; i < sources; ++i) d.read(kSources[i], d.operand(i + 1), Type::kB32);
+  d.emit(exec::rare(op), Class::kInteger);
+}
+
+void product24(Decoder& d, RareOp op, size_t sources) {
+  const int part = d.mods.take_one({"lo", "hi"});
+  if (part < 0) d.fail(".lo or .hi is wanted");
+  d.inst.mod[0] = static_cast<uint8_t>(part);
+  d.inst.mod[1] = ptx::is_signed(type_wanted(d, 4)) ? 1 : 0;
+  emit_rare(d, op, sources);
+}
+void mul24(Decoder& d) { product24(d, RareOp::kMul24, 2); }
+void mad24(Decoder& d) { product24(d, RareOp::kMad24, 3); }
+
+void bits(Decoder& d, RareOp op) {
+  const int mode = d.mods.take_one({"clamp", "wrap"});
+  if (mode < 0) d.fail(".clamp or .wrap is wanted");
+  d.inst.mod[0] = static_cast<uint8_t>(mode);
+  d.inst.mod[1] = ptx::is_signed(type_wanted(d, 4)) ? 1 : 0;
+  emit_rare(d, op, 2);
+}
+void bmsk(Decoder& d) { bits(d, RareOp::kBmsk); }
+void szext(Decoder& d) { bits(d, RareOp::kSzext); }
+
+void dp2a(Decoder& d) {
+  const int half = d.mods.take_one({"lo", "hi"});
+  if (half < 0) d.fail(".lo or .hi is wanted");
+  const Type a = type_wanted(d, 4), b = type_wanted(d, 4);
+  d.inst.mod[0] = ptx::is_signed(a) ? 1 : 0;
+  d.inst.mod[1] = ptx::is_signed(b) ? 1 : 0;
+  d.inst.mod[2] = static_cast<uint8_t>(half);
+  emit_rare(d, RareOp::kDp2a, 3);
+}
+
+void testp(Decoder& d) {
+  const int op =
+      d.mods.take_one({"finite", "infinite", "number", "notanumber", "normal", "subnormal"});
+  if (op < 0) d.fail("a property is wanted");
+  const auto type = d.mods.take_type();
+  if (!type) d.fail("a type is wanted");
+  d.want_operands(2);
+  d.inst.mod[0] = static_cast<uint8_t>(op);
+  d.write_predicate(&Inst::d, d.operand(0));
+  if (d.inst.d == kNone) d.fail("a predicate is wanted");
+  d.read(&Inst::a, d.operand(1), *type);
+  d.emit(exec::test_property(*type), Class::kPredicate);
+}
+
+constexpr OpcodeEntry kTable[] = {{"mul24", mul24}, {"mad24", mad24}, {"bmsk", bmsk},
+                                  {"szext", szext}, {"dp2a", dp2a},   {"testp", testp}};
+
+}  // namespace
+
+std::span<const OpcodeEntry> rare_opcodes() { return kTable; }
+
+}  // namespace fa4::emulator::decode

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The sm_90a forward as a victim: its source with the includes written out, so that one can be
+// changed, and the library's own host code over a runtime that loads what it is told to.
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <set>
+
+#include "core/problem.h"
+#include "emulator/mutants/victim.h"
+#include "gpu/device_sources.h"
+#include "gpu/runtime.h"
+#include "gpu/sm90_forward.h"
+#include "support/case.h"
+
+namespace fa4::emulator::mutants {
+namespace {
+
+using fa4::test::Case;
+using fa4::test::HostTensor;
+
+constexpr int kMultiprocessors = 2;  ///< Few, so that blocks take several tiles.
+
+// ---- source -------------------------------------------------------------------------------------
+
+/// The text of a file below device/; `patch` applies if it names the file.
+Result<std::string> device_file(const std::string& name, const Patch* patch) {
+  for (const gpu::jit::SourceFile& file : gpu::device_sources()) {
+    if (name != file.name) continue;
+    std::string text = file.text;
+    const Status status = patch != nullptr && patch->file == name ? apply(*patch, text) : Status();
+    if (!status.ok()) return status;
+    return text;
+  }
+  return invalid_argument("patch: its file is " + name + "; allowed: one below device/");
+}
+
+/// Writes out `#include "..."`, each file once.
+Result<std::string> flatten(const std::string& text, const Patch* patch,
+                            std::set<std::string>& seen) {
+  constexpr std::string_view kInclude = "#include \"";
+  std::string out;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.starts_with("#pragma once")) continue;
+    if (!line.starts_with(kInclude)) {
+      out += line + "\n";
+      continue;
+    }
+    const std::string name =
+        line.substr(kInclude.size(), line.find('"', kInclude.size()) - kInclude.size());
+    if (!seen.insert(name).second) continue;
+    const auto file = device_file(name, patch);
+    if (!file.ok()) return file.status();
+    const auto inner = flatten(*file, patch, seen);
+    if (!inner.ok()) return inner.status();
+    out += *inner;
+  }
+  return out;
+}
+
+// ---- runtime ------------------------------------------------------------------------------------
+
+class LoadedKernel final : public gpu::Kernel {
+ public:
+  std::shared_ptr<const emulator::Kernel> kernel;
+};
+
+/// Runs the host code's launches with options and memory of its own.
+class VictimRuntime final : public gpu::Runtime {
+ public:
+  explicit VictimRuntime(std::string ptx) : ptx_(std::move(ptx)) {
+    properties_.major = 9;
+    properties_.multiprocessors = kMultiprocessors;
+    properties_.shared_bytes = 227 * 1024;
+  }
+  const gpu::Properties& properties() const override { return properties_; }
+  gpu::CodeFormat code_format() const override { return gpu::CodeFormat::kPtx; }
+
+  Result<std::shared_ptr<const gpu::Kernel>> load(std::span<const std::byte> code,
+                                                  const std::string& entry,
+                                                  unsigned) const override {
+    const std::string original(reinterpret_cast<const char*>(code.data()), code.size());
+    const auto program = emulator::load(entry == "fa4_forward" ? ptx_ : original);
+    if (!program.ok()) return program.status();
+    auto loaded = std::make_shared<LoadedKernel>();
+    loaded->kernel = (*program)->find(entry);
+    if (loaded->kernel == nullptr) return invalid_argument("PTX: has no entry " + entry);
+    return std::shared_ptr<const gpu::Kernel>(std::move(loaded));
+  }
+
+  /// What launches by this thread are given.
+  struct Scope {
+    const MemoryMap* memory;
+    RunOptions options;
+  };
+  static thread_local Scope scope;
+
+  Status launch(const gpu::Kernel& kernel, const gpu::Launch& launch,
+                std::span<const std::byte> params, Stream) const override {
+    LaunchConfig config;
+    config.blocks = {launch.blocks, 1, 1};
+    config.threads = {launch.threads, 1, 1};
+    config.cluster = {launch.cluster, 1, 1};
+    config.dynamic_shared = launch.shared_bytes;
+    return emulator::run(static_cast<const LoadedKernel&>(kernel).kernel, config, params,
+                         *scope.memory, scope.options)
+        .status();
+  }
+  Status encode(const gpu::TensorMapSpec& spec, gpu::TensorMap& map) const override {
+    const auto runtime = gpu::runtime_of(Device::emulator("sm_90a"));
+    return runtime.ok() ? (*runtime)->encode(spec, map) : runtime.status();
+  }
+  Status fill(void* data, uint32_t word, size_t count, Stream) const override {
+    std::fill_n(static_cast<uint32_t*>(data), count, word);
+    return {};
+  }
+
+  Result<void*> allocate(size_t) const override { return none(); }
+  Status release(void*) const override { return none(); }
+  Status copy_in(void*, const void*, size_t) const override { return none(); }
+  Status copy_out(void*, const void*, size_t) const override { return none(); }
+  Result<Stream> make_stream() const override { return none(); }
+  Status release(Stream) const override { return none(); }
+  Status synchronize(Stream) const override { return {}; }
+  Result<gpu::Event> make_event() const override { return none(); }
+  Status release(gpu::Event) const override { return none(); }
+  Status record(gpu::Event, Stream) const override { return none(); }
+  Status wait(Stream, gpu::Event) const override { return none(); }
+  Result<double> seconds_between(gpu::Event, gpu::Event) const override { return none(); }
+
+ private:
+  static Status none() { return unsupported("a victim's runtime has only launches"); }
+
+  std::string ptx_;
+  gpu::Properties properties_;
+};
+thread_local VictimRuntime::Scope VictimRuntime::scope{};
+
+/// Kernels are remembered by the runtime's address, so none may come twice.
+const VictimRuntime& keep(std::unique_ptr<const VictimRuntime> runtime) {
+  static std::mutex mutex;
+  static std::vector<std::unique_ptr<const VictimRuntime>> all;
+  const std::lock_guard lock(mutex);
+  all.push_back(std::move(runtime));
+  return *all.back();
+}
+
+// ---- problems -----------------------------------------------------------------------------------
+
+/// Four warpgroups, 64 keys a tile, five stages, O beside Q, tiles by a counter.
+Case causal_case() {
+  Case c = fa4::test::ref64({.s_q = 600, .s_k = 470, .heads_q = 2, .d = 64}, DType::kBFloat16);
+  c.options.causal = Causal::kBottomRight;
+  return c;
+}
+
+/// Three warpgroups in turns, two panels a row, tiles dealt out.
+Case ordered_case() {
+  return fa4::test::ref64({.s_q = 500, .s_k = 333, .heads_q = 2, .d = 128}, DType::kFloat16);
+}
+
+/// Sequences of many lengths, a window, O in Q's place, two stages, NaN behind the used keys.
+Case lengths_case() {
+  Case c = fa4::test::ref64({.heads_q = 2,
+                             .heads_k = 1,
+                             .d = 96,
+                             .lengths_q = {250, 0, 77, 300},
+                             .lengths_k = {300, 50, 200, 410}},
+                            DType::kBFloat16);
+  c.options.window.left = 250;
+  c.options.window.right = 20;
+  c.seqused_k = fa4::test::indices({260, 20, 200, 333});
+  const int64_t ends[][2] = {{260, 300}, {320, 350}, {350 + 200 + 333, 350 + 200 + 410}};
+  for (const auto& [first, end] : ends) {
+    for (int64_t row = first; row < end; ++row) {
+      for (int64_t i = 0; i < 96; ++i) c.v.set({row, 0, i}, std::nan(""));
+    }
+  }
+  return c;
+}
+
+class ForwardVictim final : public Victim {
+ public:
+  ForwardVictim(const char* name, Case c) : Victim(name), case_(std::move(c)) {
+    const Tensor q = case_.q.view(), v = case_.v.view();
+    fa4::test::Dims out(q.dims.begin(), q.dims.begin() + q.rank), lse;
+    out.back() = v.dims[v.rank - 1];
+    lse = q.rank == 4 ? fa4::test::Dims{q.dims[0], q.dims[2], q.dims[1]}
+                      : fa4::test::Dims{q.dims[1], q.dims[0]};
+    case_.out = HostTensor(q.dtype, out);
+    case_.lse = HostTensor(DType::kFloat32, lse);
+    problem_ = core::validate(AttentionProblem::forward(case_.tensors(), case_.options)).value();
+  }
+
+  Result<std::string> ptx(const Patch* patch) const override {
+    gpu::jit::Program program =
+        gpu::sm90::forward_kernel(gpu::sm90::choose_forward(problem_)).program;
+    std::set<std::string> seen;
+    const auto source = flatten(program.source, patch, seen);
+    if (!source.ok()) return source.status();
+    program.source = *source;
+    auto compiled = gpu::jit::compile(program, gpu::CodeFormat::kPtx);
+    if (!compiled.ok()) return compiled.status();
+    return std::move(compiled->ptx);
+  }
+
+  Result<RunKernel> load(const std::string& ptx) const override {
+    const VictimRuntime& runtime = keep(std::make_unique<VictimRuntime>(ptx));
+    auto forward = gpu::sm90::Forward::make(runtime, problem_);
+    if (!forward.ok()) return forward.status();
+    return RunKernel([this, forward = *std::move(forward)](const RunOptions& options) {
+      return run(forward, options);
+    });
+  }
+
+ private:
+  Outcome run(const gpu::sm90::Forward& forward, const RunOptions& options) const {
+    Case c = case_;
+    std::vector<std::byte> workspace(forward.workspace_bytes() + 256, std::byte{0xff});
+    MemoryMap memory;
+    const AttentionTensors t = c.tensors();
+    for (const Tensor* tensor :
+         {&t.q, &t.k, &t.v, &t.seqused_k, &t.cu_seqlens_q, &t.cu_seqlens_k, &t.out, &t.lse}) {
+      if (!tensor->present()) continue;
+      int64_t size = 1;
+      for (int i = 0; i < tensor->rank; ++i) size *= tensor->dims[i];
+      memory.add(tensor->data, static_cast<size_t>(size * size_of(tensor->dtype)),
+                 tensor == &t.out || tensor == &t.lse);
+    }
+    void* aligned = workspace.data();
+    size_t space = workspace.size();
+    std::align(256, forward.workspace_bytes(), aligned, space);
+    memory.add(aligned, std::max<size_t>(forward.workspace_bytes(), 1));
+    VictimRuntime::scope = {&memory, options};
+    const Status status = forward.run(problem_, t, aligned, Stream{});
+    if (!status.ok()) return {notice_of(status.message()), status.message()};
+    return judge(c);
+  }
+
+  /// The oracle is asked once for each result that there is.
+  Outcome judge(const Case& c) const {
+    std::string bits;
+    for (const HostTensor* tensor : {&c.out, &c.lse}) {
+      const std::vector<std::byte> bytes = tensor->bytes();
+      bits.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      if (right_.contains(bits)) return {};
+    }
+    std::string wrong = c.judge_forward() + c.out.damage() + c.lse.damage();
+    if (!wrong.empty()) return {Notice::kWrong, std::move(wrong)};
+    const std::lock_guard lock(mutex_);
+    right_.insert(std::move(bits));
+    return {};
+  }
+
+  Case case_;
+  core::Problem problem_;
+  mutable std::mutex mutex_;
+  mutable std::set<std::string> right_;
+};
+
+}  // namespace
+
+std::unique_ptr<Victim> forward_victim(int which) {
+  if (which == 0) return std::make_unique<ForwardVictim>("forward_causal", causal_case());
+  if (which == 1) return std::make_unique<ForwardVictim>("forward_ordered", ordered_case());
+  return std::make_unique<ForwardVictim>("forward_lengths", lengths_case());
+}
+
+}  // namespace fa4::emulator::mutants

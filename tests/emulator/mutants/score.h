@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Runs mutants under a few schedules and keeps the score.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "emulator/mutants/mutant.h"
+
+namespace fa4::emulator::mutants {
+
+struct NamedSchedule {
+  std::string name;  ///< "latest/priority/2"
+  RunOptions options;
+};
+/// Timing and order in all their combinations, so many seeds each.
+constexpr uint64_t kSeeds = 3;
+std::vector<NamedSchedule> schedules(uint64_t seeds = kSeeds);
+
+/// What became of a mutant: the first notice that any of its victims' runs gave.
+struct Verdict {
+  Notice notice = Notice::kNone;
+  std::string victim;
+  std::string schedule;
+  std::string message;
+  std::string broken;  ///< The mutant could not be made: why.
+};
+
+/// In that order of victims and schedules, until something is noticed.
+Verdict judge(const Mutant& mutant, uint64_t seeds = kSeeds);
+/// All of them, on so many threads.
+std::vector<Verdict> judge_all(std::span<const Mutant> mutants, unsigned threads,
+                               uint64_t seeds = kSeeds);
+
+/// A line of the table: name, kind, by hand or program, notice, victim, schedule.
+std::string table_row(const Mutant& mutant, const Verdict& verdict);
+
+}  // namespace fa4::emulator::mutants

@@ -100,7 +100,8 @@ void Judge::after(Warp& warp, uint32_t pc, uint32_t lanes, bool done) {
   if (info.effect == Effect::kMbarrier) settle_tests(warp, done);
   if (!done) return;
   if (info.checks_late) check_registers(warp, pc, lanes);
-  threads_->registers.wrote(warp, info, pc, lanes);
+  // A load of tensor memory tells itself which registers it brought.
+  if (info.effect != Effect::kTensorLoad) threads_->registers.wrote(warp, info, pc, lanes);
   if (info.effect > Effect::kSelect) after_effect(warp, pc, lanes);
 }
 
@@ -144,6 +145,9 @@ void Judge::before_effect(Warp& warp, uint32_t pc, uint32_t lanes) {
       break;
     case Effect::kWgmma:
       before_wgmma(warp, pc);
+      break;
+    case Effect::kTensorLoad:
+      threads_->registers.wrote(warp, effects_[pc], pc, lanes);
       break;
     case Effect::kTensorAlloc:
     case Effect::kTensorDealloc:

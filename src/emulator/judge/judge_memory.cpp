@@ -113,6 +113,8 @@ void Judge::shared_access(Cta& cta, uint32_t offset, uint32_t bytes, Access acce
     Cell& c = watch.shared[cell];
     if (access == Access::kRead) {
       keeper_.read(c, cell, part, actor, ask);
+    } else if (actor.atomic) {
+      keeper_.write_atomic(c, cell, part, actor);
     } else {
       keeper_.write(c, cell, part, actor, ask);
     }
@@ -147,6 +149,8 @@ void Judge::global_access(uint64_t address, uint64_t bytes, Access access) {
     Cell& c = global_.at(cell);
     if (access == Access::kRead) {
       keeper_.read(c, cell, part, actor, actor.async);
+    } else if (actor.atomic) {
+      keeper_.write_atomic(c, cell, part, actor);
     } else {
       keeper_.write(c, cell, part, actor, false);
     }

@@ -68,11 +68,34 @@ void CellKeeper::read(Cell& cell, uint64_t number, uint8_t bytes, const Actor& a
       last_reader_ = mine;
     }
   }
+  for (const Event& r : cell.reads) {
+    if (r.writes) check(Clash::kReadAfterWrite, r, bytes, number, actor, false);
+  }
+  keep_read(cell, mine, actor);
+}
+
+void CellKeeper::write_atomic(Cell& cell, uint64_t number, uint8_t bytes, const Actor& actor) {
+  check(Clash::kWriteAfterWrite, cell.write, bytes, number, actor, false);
+  for (const Event& r : cell.reads) {
+    check(Clash::kWriteAfterRead, r, bytes, number, actor, false);
+  }
+  if (cell.more != 0) {
+    for (const Event& r : lists_.at(cell.more)) {
+      check(Clash::kWriteAfterRead, r, bytes, number, actor, false);
+    }
+  }
+  Event mine = event_of(actor, bytes);
+  mine.writes = true;
+  keep_read(cell, mine, actor);
+}
+
+void CellKeeper::keep_read(Cell& cell, const Event& mine, const Actor& actor) {
   for (Event& r : cell.reads) {
     if (r.who != mine.who || r.atomic != mine.atomic) continue;
     if (r.epoch == mine.epoch) {
       if (r.lane != mine.lane) r.lane = kWholeWarp;
-      r.bytes |= bytes;
+      r.bytes |= mine.bytes;
+      r.writes |= mine.writes;
       return;
     }
     if (!actor.in_order) continue;
@@ -85,8 +108,8 @@ void CellKeeper::read(Cell& cell, uint64_t number, uint8_t bytes, const Actor& a
 void CellKeeper::note_read(Cell& cell, const Event& mine, const Actor& actor) {
   for (Event& r : cell.reads) {
     // A read that is over for this one need not be kept: who sees this one sees it too.
-    const bool over =
-        r.none() || ((r.bytes & ~mine.bytes) == 0 && r.atomic == mine.atomic && actor.sees(r));
+    const bool over = r.none() || ((r.bytes & ~mine.bytes) == 0 && r.atomic == mine.atomic &&
+                                   r.writes <= mine.writes && actor.sees(r));
     if (!over) continue;
     r = mine;
     return;

@@ -21,6 +21,7 @@ struct Event {
   uint8_t bytes = 0;  ///< Of the cell, as bits.
   bool async = false;
   bool atomic = false;
+  bool writes = false;  ///< Of an atomic access, which stands among the reads.
 
   bool none() const { return who == 0; }
 };
@@ -89,8 +90,11 @@ class CellKeeper {
   /// `ask`: the referee wants to know about earlier writes that are over.
   void read(Cell& cell, uint64_t number, uint8_t bytes, const Actor& actor, bool ask);
   void write(Cell& cell, uint64_t number, uint8_t bytes, const Actor& actor, bool ask);
+  /// A strong or atomic write: it does not race with its like, and does not hide plain writes.
+  void write_atomic(Cell& cell, uint64_t number, uint8_t bytes, const Actor& actor);
 
  private:
+  void keep_read(Cell& cell, const Event& mine, const Actor& actor);
   void note_read(Cell& cell, const Event& mine, const Actor& actor);
   void check(Clash clash, const Event& earlier, uint8_t bytes, uint64_t number, const Actor& actor,
              bool ask);

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Values that nobody defined.
+#include "emulator/judge/rule_case.h"
+
+namespace fa4::emulator::test {
+namespace {
+
+const RuleCase kCases[] = {
+    {"Register", Rule::kRegisterUndefined, R"(
++   mov.u32 b, 5;
+    add.u32 c, b, 1;
+)"},
+    {"RegisterOfSomeLanes", Rule::kRegisterUndefined, R"(
++   mov.u32 b, 5;
+    setp.lt.u32 p, lane, 7;
+    @p mov.u32 b, 6;
+    st.global.u32 [U], b;
+)"},
+    {"Predicate", Rule::kRegisterUndefined, R"(
++   setp.eq.u32 p, tid, 3;
+    selp.u32 b, 1, 2, p;
+)"},
+    {"SelectedRegister", Rule::kRegisterUndefined, R"(
+    setp.lt.u32 p, lane, 7;
+    selp.u32 b, lane, c, p;
+-   add.u32 b, b, 1;
++   @p add.u32 b, b, 1;
+)"},
+    {"MovedAndUsed", Rule::kRegisterUndefined, R"(
++   mov.u32 b, 5;
+    mov.u32 c, b;
+    mov.b64 V, {c, tid};
+    mov.b64 {d, e}, V;
+-   xor.b32 d, d, 1;
+    xor.b32 e, tid, 1;
+)"},
+    {"SharedMemory", Rule::kRegisterUndefined, R"(
++   st.shared.u32 [a], tid;
+    ld.shared.u32 b, [a];
+    add.u32 b, b, 1;
+)"},
+    {"PartOfAVector", Rule::kRegisterUndefined, R"(
+    mov.u32 b, smem;
+    shl.b32 c, tid, 3;
+    add.u32 b, b, c;
+    st.shared.u32 [b], tid;
++   st.shared.u32 [b+4], tid;
+    ld.shared.v2.u32 {c, d}, [b];
+    add.u32 c, c, 1;
+    add.u32 d, d, 1;
+)"},
+    {"SharedMemoryTakesWhatIsUndefined", Rule::kRegisterUndefined, R"(
++   mov.u32 b, 5;
+    st.shared.u32 [a], b;
+    ld.shared.u32 c, [a];
+    add.u32 c, c, 1;
+)"},
+    {"Product", Rule::kSharedUndefined, R"(
+    mov.b64 DA, 0x0000001000080040;
+-   setp.lt.u32 p, tid, 64;
++   setp.lt.u32 p, tid, 256;
+    mov.u32 b, 0;
+FILL:
+    shl.b32 c, b, 9;
+    add.u32 c, c, a;
+    @p st.shared.u32 [c], b;
+    add.u32 b, b, 1;
+    setp.lt.u32 q, b, 8;
+    @q bra FILL;
+    fence.proxy.async.shared::cta;
+    bar.sync 0;
+    mov.f32 f0, 0f00000000;
+    mov.f32 f1, f0;
+    mov.f32 f2, f0;
+    mov.f32 f3, f0;
+    wgmma.fence.sync.aligned;
+    wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {f0, f1, f2, f3}, DA, DA, 1, 1, 1, 0, 0;
+    wgmma.commit_group.sync.aligned;
+    wgmma.wait_group.sync.aligned 0;
+)",
+     128},
+    {"LocalMemory", Rule::kRegisterUndefined, R"(
+    .local .align 4 .b8 mine[16];
++   st.local.u32 [mine+4], tid;
+    st.local.u32 [mine], tid;
+    ld.local.u32 b, [mine+4];
+    add.u32 b, b, 1;
+)"},
+    {"TensorMemory", Rule::kRegisterUndefined, R"(
+    @!first bra ALLOCATED;
+    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 32;
+ALLOCATED:
+    bar.sync 0;
+    ld.shared.u32 base, [slot];
+    shl.b32 own, warp, 21;
+    add.u32 own, own, base;
++   tcgen05.st.sync.aligned.32x32b.x1.b32 [own], {tid};
+    tcgen05.wait::st.sync.aligned;
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {b}, [own];
+    tcgen05.wait::ld.sync.aligned;
+    add.u32 b, b, 1;
+    bar.sync 0;
+    @!first bra FREED;
+    tcgen05.dealloc.cta_group::1.sync.aligned.b32 base, 32;
+FREED:
+)"},
+};
+
+class Undefined : public testing::TestWithParam<RuleCase> {};
+TEST_P(Undefined, IsFound) { check_rule(GetParam()); }
+INSTANTIATE_TEST_SUITE_P(Judge, Undefined, testing::ValuesIn(kCases),
+                         [](const auto& c) { return c.param.name; });
+
+}  // namespace
+}  // namespace fa4::emulator::test

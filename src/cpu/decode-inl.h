@@ -49,11 +49,12 @@ template <class T, class S>
 HWY_NOINLINE void dot_tail(const DotRows<T>& x, const Tail& t, CacheRows<S> keys) {
   for (int64_t r = t.row; r < t.row + t.rows; ++r) {
     for (int64_t j = 0; j < t.keys; ++j) {
-      T total = x.s[r * x.s_stride + t.key + j];
+      T& score = x.s[r * x.s_stride + (t.key + j) * x.s_step];
+      T total = score;
       for (int64_t c = t.column; c < x.depth; ++c) {
         total += x.q[r * x.q_stride + c] * to_number<T>(keys.data[j * keys.stride + c]);
       }
-      x.s[r * x.s_stride + t.key + j] = total;
+      score = total;
     }
   }
 }
@@ -62,7 +63,7 @@ template <class T, class S>
 HWY_NOINLINE void add_tail(const AddRows<T>& x, const Tail& t, CacheRows<S> values) {
   for (int64_t r = t.row; r < t.row + t.rows; ++r) {
     for (int64_t j = 0; j < t.keys; ++j) {
-      const T p = x.p[r * x.p_stride + t.key + j];
+      const T p = x.p[r * x.p_stride + (t.key + j) * x.p_step];
       for (int64_t c = t.column; c < x.cols; ++c) {
         x.out[r * x.out_stride + c] += p * to_number<T>(values.data[j * values.stride + c]);
       }
@@ -125,18 +126,18 @@ HWY_INLINE void dot_block(const DotRows<T>& x, int64_t row, int64_t key, CacheRo
   const auto zero = hn::Zero(d);
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
-    T* s = x.s + (row + r) * x.s_stride + key;
+    // In the same order, so that a score's bits do not tell its neighbours.
+    T sums[4];
     if constexpr (kKeys == 4) {
-      store_sums(d, sum[r][0], sum[r][1], sum[r][2], sum[r][3], s);
-    } else {  // in the same order, so that a score's bits do not tell its neighbours
-      T sums[4];
-      if constexpr (kKeys == 3) {
-        store_sums(d, sum[r][0], sum[r][1], sum[r][2], zero, sums);
-      } else {
-        store_sums(d, sum[r][0], zero, zero, zero, sums);
-      }
-      for (int j = 0; j < kKeys; ++j) s[j] = sums[j];
+      store_sums(d, sum[r][0], sum[r][1], sum[r][2], sum[r][3], sums);
+    } else if constexpr (kKeys == 3) {
+      store_sums(d, sum[r][0], sum[r][1], sum[r][2], zero, sums);
+    } else {
+      store_sums(d, sum[r][0], zero, zero, zero, sums);
     }
+    T* s = x.s + (row + r) * x.s_stride + key * x.s_step;
+#pragma GCC unroll 4
+    for (int j = 0; j < kKeys; ++j) s[j * x.s_step] = sums[j];
   }
   if (c < x.depth) dot_tail(x, {row, kRows, key, kKeys, c}, keys);
 }
@@ -152,7 +153,8 @@ HWY_INLINE void add_block(const AddRows<T>& x, int64_t row, int64_t key, CacheRo
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
-    for (int j = 0; j < kKeys; ++j) p[r][j] = hn::Set(d, x.p[(row + r) * x.p_stride + key + j]);
+    for (int j = 0; j < kKeys; ++j)
+      p[r][j] = hn::Set(d, x.p[(row + r) * x.p_stride + (key + j) * x.p_step]);
   }
   int64_t c = 0;
 #pragma GCC unroll 2

@@ -103,20 +103,40 @@ class DecodeTask {
     }
   }
 
-  /// Calls body(rows, keys) for the rows of each head of k, and pieces of `columns`.
+  /// Keys of a block that kernels take together: `count` of them, each `step` after the one before.
+  struct Piece {
+    int64_t first = 0, count = 0, step = 1;
+  };
+
+  /// Keys whose rows of `cache` share a page of memory. Heads take such keys one after another, so
+  /// that they read each page from its beginning to its end: the processor sees that coming.
+  int64_t keys_of_page(const Tensor& cache) const {
+    constexpr int64_t kPage = 4096, kMost = 4;
+    const int64_t* strides = cache.strides.data() + (cache.rank - 3);
+    const int64_t bytes = strides[0] * size_of(cache.dtype);
+    const bool whole = bytes >= kPage / kMost && bytes < kPage && kPage % bytes == 0;
+    return whole && strides[1] < strides[0] && x_.problem.heads_k > 1 ? kPage / bytes : 1;
+  }
+
+  /// Calls body(rows, piece) for the rows of each head of k, and pieces of `columns`. Which these
+  /// are must not depend on the heads that share a task.
   template <class Body>
-  void each_piece(Columns columns, const Body& body) const {
-    const int64_t size = rows_ > rows_of_k_ ? kDecodePiece : kDecodeBlock;
-    for (int64_t begin = columns.begin; begin < columns.end; begin += size) {
-      for (int64_t row = 0; row < rows_; row += rows_of_k_) {
-        body(core::Range{row, row + rows_of_k_},
-             Columns{begin, std::min(begin + size, columns.end)});
+  void each_piece(const Tensor& cache, Columns columns, const Body& body) const {
+    const int64_t step = keys_of_page(cache);
+    for (int64_t begin = columns.begin; begin < columns.end; begin += kDecodePiece * step) {
+      const int64_t end = std::min(begin + kDecodePiece * step, columns.end);
+      for (int64_t first = begin; first < std::min(begin + step, end); ++first) {
+        for (int64_t row = 0; row < rows_; row += rows_of_k_) {
+          body(core::Range{row, row + rows_of_k_}, Piece{first, ceil_div(end - first, step), step});
+        }
       }
     }
   }
 
-  Matrix cache_rows(const Tensor& cache, int64_t row, int64_t key) const {
-    return rows_of_head(cache, sequence_.k, task_.head_k + row / rows_of_k_, key);
+  Matrix cache_rows(const Tensor& cache, int64_t row, int64_t key, int64_t step = 1) const {
+    Matrix m = rows_of_head(cache, sequence_.k, task_.head_k + row / rows_of_k_, key);
+    m.row_stride *= step;
+    return m;
   }
 
   /// Scores of all rows; returns the columns that any row sees.
@@ -124,12 +144,13 @@ class DecodeTask {
     DotRows<T> dot;
     dot.q_stride = dot.depth = x_.problem.dim_qk;
     dot.s_stride = kDecodeStride;
-    each_piece({0, keys.size()}, [&](core::Range rows, Columns columns) {
+    each_piece(x_.tensors.k, {0, keys.size()}, [&](core::Range rows, Piece piece) {
       dot.q = s_.q + rows.begin * dot.q_stride;
       dot.rows = rows.size();
-      dot.k = cache_rows(x_.tensors.k, rows.begin, keys.begin + columns.begin);
-      dot.keys = columns.end - columns.begin;
-      dot.s = s_.scores + rows.begin * kDecodeStride + columns.begin;
+      dot.k = cache_rows(x_.tensors.k, rows.begin, keys.begin + piece.first, piece.step);
+      dot.keys = piece.count;
+      dot.s = s_.scores + rows.begin * kDecodeStride + piece.first;
+      dot.s_step = piece.step;
       x_.kernels.dot_rows(dot);
     });
     Columns all{keys.size(), 0};
@@ -147,17 +168,18 @@ class DecodeTask {
   }
 
   void add_values(core::Range keys, Columns run, const RowState<T>& state) {
-    each_piece(run,
-               [&](core::Range rows, Columns columns) { add_piece(keys, rows, columns, state); });
+    each_piece(x_.tensors.v, run,
+               [&](core::Range rows, Piece piece) { add_piece(keys, rows, piece, state); });
   }
 
-  void add_piece(core::Range keys, core::Range rows, Columns columns, const RowState<T>& state) {
+  void add_piece(core::Range keys, core::Range rows, Piece piece, const RowState<T>& state) {
     AddRows<T> add;
-    add.p = s_.scores + rows.begin * kDecodeStride + columns.begin;
+    add.p = s_.scores + rows.begin * kDecodeStride + piece.first;
     add.p_stride = kDecodeStride;
+    add.p_step = piece.step;
     add.rows = rows.size();
-    add.v = cache_rows(x_.tensors.v, rows.begin, keys.begin + columns.begin);
-    add.keys = columns.end - columns.begin;
+    add.v = cache_rows(x_.tensors.v, rows.begin, keys.begin + piece.first, piece.step);
+    add.keys = piece.count;
     add.cols = x_.problem.dim_v;
     add.out = state.out + rows.begin * state.out_stride;
     add.out_stride = state.out_stride;
@@ -169,20 +191,24 @@ class DecodeTask {
   void add_values_apart(core::Range keys, Columns run, const RowState<T>& state) {
     const int64_t dim_v = x_.problem.dim_v;
     std::array<T, kMaxHeadDim> value;
-    each_piece(run, [&](core::Range rows, Columns columns) {
-      int64_t done = columns.begin;
-      for (int64_t c = columns.begin; c < columns.end; ++c) {
-        x_.kernels.load_rows(cache_rows(x_.tensors.v, rows.begin, keys.begin + c), 1, dim_v, T{1},
-                             value.data(), 0);
+    each_piece(x_.tensors.v, run, [&](core::Range rows, Piece piece) {
+      const auto key_at = [&](int64_t i) { return piece.first + i * piece.step; };
+      int64_t done = 0;
+      const auto add_until = [&](int64_t i) {
+        if (done < i) add_piece(keys, rows, {key_at(done), i - done, piece.step}, state);
+        done = i + 1;
+      };
+      for (int64_t i = 0; i < piece.count; ++i) {
+        x_.kernels.load_rows(cache_rows(x_.tensors.v, rows.begin, keys.begin + key_at(i)), 1, dim_v,
+                             T{1}, value.data(), 0);
         if (x_.kernels.all_finite(value.data(), dim_v)) continue;
-        if (done < c) add_piece(keys, rows, {done, c}, state);
-        done = c + 1;
+        add_until(i);
         for (int64_t r = rows.begin; r < rows.end; ++r) {
-          add_value(s_.scores[r * kDecodeStride + c], value.data(), dim_v,
+          add_value(s_.scores[r * kDecodeStride + key_at(i)], value.data(), dim_v,
                     state.out + r * state.out_stride);
         }
       }
-      if (done < columns.end) add_piece(keys, rows, {done, columns.end}, state);
+      add_until(piece.count);
     });
   }
 

@@ -131,13 +131,14 @@ struct DotRows {
   int64_t q_stride = 0, rows = 0;
   Matrix k;  ///< keys x depth
   int64_t keys = 0, depth = 0;
-  T* s = nullptr;  ///< rows x keys: dot products
-  int64_t s_stride = 0;
+  T* s = nullptr;                    ///< rows x keys: dot products
+  int64_t s_stride = 0, s_step = 1;  ///< From a row to the next, from a key to the next.
 };
 template <class T>
 struct AddRows {
-  const T* p = nullptr;  ///< rows x keys
-  int64_t p_stride = 0, rows = 0;
+  const T* p = nullptr;              ///< rows x keys
+  int64_t p_stride = 0, p_step = 1;  ///< From a row to the next, from a key to the next.
+  int64_t rows = 0;
   Matrix v;  ///< keys x cols
   int64_t keys = 0, cols = 0;
   T* out = nullptr;  ///< rows x cols: out += p * v

@@ -118,13 +118,15 @@ class DecodeTask {
     return whole && strides[1] < strides[0] && x_.problem.heads_k > 1 ? kPage / bytes : 1;
   }
 
-  /// Calls body(rows, piece) for the rows of each head of k, and pieces of `columns`. Which these
-  /// are must not depend on the heads that share a task.
+  /// Calls body(rows, piece) for the rows of each head of k, and pieces of `columns`. The
+  /// order of keys must not depend on the heads that share a task.
   template <class Body>
   void each_piece(const Tensor& cache, Columns columns, const Body& body) const {
     const int64_t step = keys_of_page(cache);
-    for (int64_t begin = columns.begin; begin < columns.end; begin += kDecodePiece * step) {
-      const int64_t end = std::min(begin + kDecodePiece * step, columns.end);
+    const bool in_turns = step > 1 || rows_ > rows_of_k_;
+    const int64_t size = in_turns ? kDecodePiece * step : kDecodeBlock;
+    for (int64_t begin = columns.begin; begin < columns.end; begin += size) {
+      const int64_t end = std::min(begin + size, columns.end);
       for (int64_t first = begin; first < std::min(begin + step, end); ++first) {
         for (int64_t row = 0; row < rows_; row += rows_of_k_) {
           body(core::Range{row, row + rows_of_k_}, Piece{first, ceil_div(end - first, step), step});

@@ -86,12 +86,14 @@ ForwardScratch<T> ForwardScratch<T>::carve(Carver& carver, const Kernels<T>& ker
   s.sum = carver.take<T>(t.task_rows);
   s.k = carver.take<T>(packed_size(kernels, p.dim_qk, t.tile_keys));
   s.v = carver.take<T>(packed_size(kernels, t.tile_keys, p.dim_v));
-  s.scores = carver.take<T>(std::max(t.block_rows, kDecodeRows), round_to(t.tile_keys, panel));
-  s.visible = carver.take<Columns>(std::max(t.block_rows, kDecodeRows));
+  const int64_t decode_rows = t.decode_rows > 0 ? kDecodeTaskRows : 0;
+  s.scores = carver.take<T>(
+      std::max(t.block_rows * round_to(t.tile_keys, panel), decode_rows * kDecodeStride));
+  s.visible = carver.take<Columns>(std::max(t.block_rows, decode_rows));
   s.bias = carver.take<T>(std::max(t.tile_keys, kDecodeStride));
   s.mask = carver.take<uint8_t>(std::max(t.tile_keys, kDecodeStride));
   s.apart = carver.take<uint8_t>(t.tile_keys);
-  s.saved = carver.take<T>(t.decode_rows, t.ld_v);
+  s.saved = carver.take<T>(decode_rows, t.ld_v);
   return s;
 }
 

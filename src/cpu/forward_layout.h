@@ -44,7 +44,8 @@ struct ForwardTiling {
   int64_t chunk_keys(int64_t rows) const;
 };
 
-constexpr int64_t kDecodeRows = 8;     ///< More rows a head of k than this pay for packing.
+constexpr int64_t kDecodeRows = 8;       ///< More rows a head of k than this pay for packing.
+constexpr int64_t kDecodeTaskRows = 64;  ///< The most rows of a decode task, of all its heads.
 constexpr int64_t kDecodeBlock = 120;  ///< Keys that a decode task scores at a time: kernels take 3
                                        ///< or 4 of them together.
 constexpr int64_t kDecodeStride = 128;  ///< From a row of its scores to the next.
@@ -67,12 +68,12 @@ struct ForwardScratch {
   T* sum;
   T* k;              ///< packed, tile_keys columns
   T* v;              ///< packed, tile_keys deep
-  T* scores;         ///< [block_rows, tile_keys]
-  Columns* visible;  ///< [block_rows]
+  T* scores;         ///< [block_rows, tile_keys] or [kDecodeTaskRows, kDecodeStride]
+  Columns* visible;  ///< [block_rows] or [kDecodeTaskRows]
   T* bias;           ///< [tile_keys]
   uint8_t* mask;     ///< [tile_keys]
   uint8_t* apart;    ///< [tile_keys]: keys whose values are not all finite
-  T* saved;          ///< [kDecodeRows, ld_v]: decode's out before a block's values
+  T* saved;          ///< [kDecodeTaskRows, ld_v]: decode's out before a block's values
 
   static ForwardScratch carve(Carver& carver, const Kernels<T>& kernels,
                               const ForwardTiling& tiling, const core::Problem& problem);

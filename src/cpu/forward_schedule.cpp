@@ -36,7 +36,7 @@ class Scheduler {
   /// they lie, which the processor's own prefetching likes best.
   int64_t heads_together(int64_t rows) const {
     if (rows > tiling_.decode_rows || !heads_are_neighbours_) return 1;
-    return std::min({tiling_.decode_rows / rows, tiling_.decode_heads, problem_.heads_k});
+    return std::min({kDecodeTaskRows / rows, tiling_.decode_heads, problem_.heads_k});
   }
 
   /// Few rows: all heads of a group together, and keys in chunks.

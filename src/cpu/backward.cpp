@@ -22,6 +22,11 @@ constexpr double kWorkPerThread = 5e5;
 
 int64_t unit_count(const core::Problem& problem) { return problem.batch * problem.heads_k; }
 
+/// Sequences that may have a row which sees a key.
+int64_t busy_sequences(const core::Problem& problem) {
+  return std::min({problem.batch, problem.total_q(), problem.total_k()});
+}
+
 /// No run has more units than this in flight.
 int64_t most_slots(const core::Problem& problem, int threads) {
   return std::min<int64_t>(unit_count(problem), int64_t{threads} + 1);
@@ -48,8 +53,8 @@ std::optional<size_t> slot_bytes(const BackwardTiling& tiling, const core::Probl
 /// The workspace but for the units' scratch, which comes last.
 template <class T>
 struct Parts {
-  int64_t* order;      ///< [batch]: sequences, most work first
-  double* work;        ///< [batch]: pairs of a row and a key that it may see
+  int64_t* order;      ///< [batch], or nothing without rows or keys: sequences, most work first
+  double* work;        ///< as order: pairs of a row and a key that it may see
   std::byte* workers;  ///< [threads] of `worker_bytes` each
   T* deltas;           ///< BackwardContext::deltas; null if not needed
   UnitScratch<T>* slots;
@@ -59,8 +64,9 @@ struct Parts {
   static Parts carve(Carver& carver, const BackwardTiling& tiling, const core::Problem& problem,
                      int threads) {
     Parts p;
-    p.order = carver.take<int64_t>(problem.batch);
-    p.work = carver.take<double>(problem.batch);
+    const int64_t ordered = busy_sequences(problem) > 0 ? problem.batch : 0;
+    p.order = carver.take<int64_t>(ordered);
+    p.work = carver.take<double>(ordered);
     p.slots = carver.take<UnitScratch<T>>(most_slots(problem, threads));
     p.states = carver.take<UnitState*>(most_slots(problem, threads));
     p.workers = carver.take<std::byte>(threads, worker_bytes(tiling, problem));
@@ -113,6 +119,7 @@ double visible_pairs(const core::Sequence& sequence, Range rows, int64_t step) {
 template <class T>
 Lengths order_sequences(const BackwardContext<T>& context, const Parts<T>& parts) {
   Lengths lengths;
+  if (busy_sequences(context.problem) == 0) return lengths;
   for (int64_t b = 0; b < context.problem.batch; ++b) {
     const core::Sequence sequence = core::sequence_of(context.problem, context.tensors, b);
     const Range rows = visible_rows(sequence);

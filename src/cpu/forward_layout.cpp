@@ -33,8 +33,11 @@ int64_t max_slots(const ForwardTiling& tiling, const core::Problem& p) {
 std::optional<int64_t> max_forward_tasks(const ForwardTiling& tiling, const core::Problem& p) {
   // A sequence is cut into at most rows / task_rows + 1 parts for each query head, or keys / chunk
   // + 1 for each key head.
-  const int64_t tiles = p.batch + p.total_q() / tiling.task_rows;
-  const int64_t chunks = p.batch + p.total_k() / kDecodeChunk;
+  // Those without query rows make no task.
+  if (p.total_q() == 0) return 0;
+  const int64_t sequences = std::min(p.batch, p.total_q());
+  const int64_t tiles = sequences + p.total_q() / tiling.task_rows;
+  const int64_t chunks = sequences + p.total_k() / kDecodeChunk;
   int64_t tile_tasks = 0, decode_tasks = 0, all = 0;
   if (__builtin_mul_overflow(tiles, p.heads_q, &tile_tasks) ||
       __builtin_mul_overflow(chunks, p.heads_k, &decode_tasks) ||

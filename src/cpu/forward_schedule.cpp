@@ -118,6 +118,7 @@ class Scheduler {
 
 int64_t schedule_forward(const core::Problem& problem, const AttentionTensors& tensors,
                          const ForwardTiling& tiling, Task* tasks) {
+  if (problem.total_q() == 0) return 0;
   Scheduler scheduler(problem, tensors, tiling, tasks);
   for (int64_t b = 0; b < problem.batch; ++b) {
     scheduler.add(core::sequence_of(problem, tensors, b));

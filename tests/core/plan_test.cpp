@@ -3,6 +3,7 @@
 #include <fa4/plan.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <limits>
 #include <utility>
@@ -126,6 +127,35 @@ TEST(Plan, WorkspaceOfAHugeProblemNeverWraps) {
       }
       EXPECT_GE(plan->workspace_bytes(), before) << "batch " << b;
       before = plan->workspace_bytes();
+    }
+  }
+}
+
+// Heads and sequences without rows are no work, however many: a task or an entry for each would be
+// more memory than there is.
+TEST(Plan, HeadsWithoutRowsTakeNoMemory) {
+  constexpr int64_t kMany = int64_t{1} << 40;
+  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+    for (const auto& [b, h] : {std::pair{int64_t{1}, kMany}, {kMany, int64_t{1}}}) {
+      const auto plan = Plan::make(problem_of(pass, b, 0, h, 8));
+      SKIP_UNLESS(plan);
+      EXPECT_LT(plan->workspace_bytes(), size_t{1} << 24) << b << " sequences, " << h << " heads";
+      std::array<float, 16> nothing{};  // where each tensor begins
+      const auto view = [&](int i, DType dtype, std::initializer_list<int64_t> dims) {
+        return Tensor::contiguous(&nothing[i], dtype, dims);
+      };
+      const auto rows = [&, b = b, h = h](int i) {
+        return view(i, DType::kBFloat16, {b, 0, h, 8});
+      };
+      AttentionTensors t;
+      t.q = rows(0), t.k = rows(1), t.v = rows(2), t.out = rows(3);
+      t.lse = view(4, DType::kFloat32, {b, h, 0});
+      AttentionGradients g;
+      g.dout = rows(5), g.dq = rows(6), g.dk = rows(7), g.dv = rows(8);
+      const AlignedMemory memory(plan->workspace_bytes());
+      const Status status =
+          pass == Pass::kForward ? plan->run(t, memory.get()) : plan->run(t, g, memory.get());
+      EXPECT_EQ(status.message(), "");
     }
   }
 }

@@ -22,7 +22,7 @@ struct Request {
   int64_t shared = 0;
   std::vector<std::string> arguments;
   emulator::RunOptions run;
-  std::string timing = "random", schedule = "random";
+  std::string timing = "random", schedule = "random", checks = "errors";
   int workers = 1, resident = 2, runs = 1;
   double max_instructions = 1e12;
   bool list = false, json = false;
@@ -69,6 +69,11 @@ void add_run_flags(CommandLine& line, Request& r) {
   line.add("--schedule", r.schedule, "In what order warps run (default: random)")
       .one_of({"random", "priority"})
       .group(group);
+  line.add("--checks", r.checks,
+           "What is looked for beside results: races, undefined\nvalues, missing fences and waits "
+           "(default: errors)")
+      .one_of({"off", "errors", "warnings"})
+      .group(group);
   line.add("--workers", r.workers, "Host threads; only one replays a seed (default: 1)")
       .range(1, 1024)
       .group(group);
@@ -106,6 +111,10 @@ void resolve(Request& r) {
                  : r.timing == "latest" ? Timing::kLatest
                                         : Timing::kRandom;
   r.run.schedule = r.schedule == "priority" ? Schedule::kPriority : Schedule::kRandom;
+  using emulator::Checks;
+  r.run.checks = r.checks == "off"      ? Checks::kOff
+                 : r.checks == "errors" ? Checks::kErrors
+                                        : Checks::kWarnings;
   r.run.workers = static_cast<uint32_t>(r.workers);
   r.run.resident_clusters = static_cast<uint32_t>(r.resident);
   r.run.max_instructions = static_cast<uint64_t>(r.max_instructions);
@@ -223,6 +232,9 @@ void print_ran(const Request& r, const Ran& ran) {
                r.run.seed + static_cast<uint64_t>(r.runs) - 1);
   }
   for (const std::string& line : ran.written) fmt::print("  {}\n", line);
+  for (const emulator::Report& report : ran.tally.warnings) {
+    fmt::print("  {} ({} times): {}\n", paint("warning", Style::kWarn), report.count, report.text);
+  }
 }
 
 void print_json(const Request& r, const emulator::Kernel& kernel, const Ran& ran) {
@@ -230,10 +242,15 @@ void print_json(const Request& r, const emulator::Kernel& kernel, const Ran& ran
   for (int i = 0; i < emulator::kClasses; ++i) {
     classes[name_of(static_cast<emulator::Class>(i))] = ran.tally.classes[static_cast<size_t>(i)];
   }
+  nlohmann::json warnings = nlohmann::json::array();
+  for (const emulator::Report& report : ran.tally.warnings) {
+    warnings.push_back({{"text", report.text}, {"count", report.count}});
+  }
   const nlohmann::json json = {{"kernel", kernel.name},
                                {"target", kernel.target},
                                {"seed", r.run.seed},
                                {"runs", r.runs},
+                               {"warnings", warnings},
                                {"seconds", ran.seconds},
                                {"instructions", ran.tally.instructions},
                                {"classes", classes},

@@ -152,7 +152,7 @@ std::vector<Mutant> order() {
       fault("o_written_unasked", "barrier", kOwnOutput, kConsumer,
             "ptx::barrier_sync(kBarrierOutput + warpgroup, kWarpgroupThreads);\n  auto& staged",
             "auto& staged", "only the first thread knows that the store before has read O"),
-      fault("queue_released_by_leader_alone", "barrier", kAny, kConsumer,
+      fault("queue_released_by_leader_alone", "barrier", {"forward_used"}, kConsumer,
             "__syncwarp();\n    if (leader) shared.queue.release(queue_at);",
             "if (leader) shared.queue.release(queue_at);",
             "other lanes may still read the tile's description"),

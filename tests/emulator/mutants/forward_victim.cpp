@@ -106,9 +106,10 @@ class VictimRuntime final : public gpu::Runtime {
     config.threads = {launch.threads, 1, 1};
     config.cluster = {launch.cluster, 1, 1};
     config.dynamic_shared = launch.shared_bytes;
-    return emulator::run(static_cast<const LoadedKernel&>(kernel).kernel, config, params,
-                         *scope.memory, scope.options)
-        .status();
+    const auto tally = emulator::run(static_cast<const LoadedKernel&>(kernel).kernel, config,
+                                     params, *scope.memory, scope.options);
+    if (!tally.ok() || tally->warnings.empty()) return tally.status();
+    return {StatusCode::kRuntimeError, first_warning(*tally)};
   }
   Status encode(const gpu::TensorMapSpec& spec, gpu::TensorMap& map) const override {
     const auto runtime = gpu::runtime_of(Device::emulator("sm_90a"));
@@ -183,6 +184,15 @@ Case lengths_case() {
   return c;
 }
 
+/// Used lengths of a batch, d 64: O beside Q, partial tiles stored row by row.
+Case used_case() {
+  Case c = fa4::test::ref64({.batch = 3, .s_q = 300, .s_k = 200, .heads_q = 1, .d = 64},
+                            DType::kBFloat16);
+  c.seqused_q = fa4::test::indices({290, 40, 300});
+  c.seqused_k = fa4::test::indices({200, 130, 70});
+  return c;
+}
+
 class ForwardVictim final : public Victim {
  public:
   ForwardVictim(const char* name, Case c) : Victim(name), case_(std::move(c)) {
@@ -223,8 +233,8 @@ class ForwardVictim final : public Victim {
     std::vector<std::byte> workspace(forward.workspace_bytes() + 256, std::byte{0xff});
     MemoryMap memory;
     const AttentionTensors t = c.tensors();
-    for (const Tensor* tensor :
-         {&t.q, &t.k, &t.v, &t.seqused_k, &t.cu_seqlens_q, &t.cu_seqlens_k, &t.out, &t.lse}) {
+    for (const Tensor* tensor : {&t.q, &t.k, &t.v, &t.seqused_q, &t.seqused_k, &t.cu_seqlens_q,
+                                 &t.cu_seqlens_k, &t.out, &t.lse}) {
       if (!tensor->present()) continue;
       int64_t size = 1;
       for (int i = 0; i < tensor->rank; ++i) size *= tensor->dims[i];
@@ -270,7 +280,8 @@ class ForwardVictim final : public Victim {
 std::unique_ptr<Victim> forward_victim(int which) {
   if (which == 0) return std::make_unique<ForwardVictim>("forward_causal", causal_case());
   if (which == 1) return std::make_unique<ForwardVictim>("forward_ordered", ordered_case());
-  return std::make_unique<ForwardVictim>("forward_lengths", lengths_case());
+  if (which == 2) return std::make_unique<ForwardVictim>("forward_lengths", lengths_case());
+  return std::make_unique<ForwardVictim>("forward_used", used_case());
 }
 
 }  // namespace fa4::emulator::mutants

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <thread>
 
+#include "emulator/ptx_kernel.h"
+
 namespace fa4::emulator::mutants {
 namespace {
 
@@ -25,7 +27,7 @@ constexpr Named kSchedules[] = {
 };
 
 /// With the victim's mutated kernel, until something is noticed.
-Verdict judge_victim(const Mutant& mutant, const Victim& victim, uint64_t seeds) {
+Verdict judge_victim(const Mutant& mutant, const Victim& victim, uint64_t seeds, Checks checks) {
   Verdict verdict;
   verdict.victim = victim.name();
   const auto ptx = mutated_ptx(mutant, victim);
@@ -40,8 +42,11 @@ Verdict judge_victim(const Mutant& mutant, const Victim& victim, uint64_t seeds)
     return verdict;
   }
   for (const NamedSchedule& schedule : schedules(seeds)) {
-    const Outcome outcome = (*run)(schedule.options);
+    RunOptions options = schedule.options;
+    options.checks = checks;
+    const Outcome outcome = (*run)(options);
     verdict.notice = outcome.notice;
+    if (checks != Checks::kOff && outcome.notice != Notice::kNone) verdict.notice = Notice::kCheck;
     verdict.message = outcome.message;
     verdict.schedule = schedule.name;
     if (outcome.notice != Notice::kNone) break;
@@ -66,20 +71,25 @@ std::vector<NamedSchedule> schedules(uint64_t seeds) {
   return all;
 }
 
-Verdict judge(const Mutant& mutant, uint64_t seeds) {
+Verdict judge(const Mutant& mutant, const Plan& plan) {
   Verdict verdict;
-  for (const std::string& name : mutant.victims) {
-    verdict = judge_victim(mutant, victim_named(name), seeds);
-    if (verdict.notice != Notice::kNone || !verdict.broken.empty()) break;
+  for (const Checks checks : {Checks::kOff, Checks::kWarnings}) {
+    if (checks != Checks::kOff && !plan.checks) break;
+    for (const std::string& name : mutant.victims) {
+      verdict = judge_victim(mutant, victim_named(name), plan.seeds, checks);
+      if (verdict.notice != Notice::kNone || !verdict.broken.empty()) return verdict;
+    }
   }
   return verdict;
 }
 
-std::vector<Verdict> judge_all(std::span<const Mutant> mutants, unsigned threads, uint64_t seeds) {
+std::vector<Verdict> judge_all(std::span<const Mutant> mutants, unsigned threads,
+                               const Plan& plan) {
+  const test::Unjudged quiet;  // checks only where judge_victim() asks for them
   std::vector<Verdict> verdicts(mutants.size());
   std::atomic<size_t> next = 0;
   const auto work = [&] {
-    for (size_t i = next++; i < mutants.size(); i = next++) verdicts[i] = judge(mutants[i], seeds);
+    for (size_t i = next++; i < mutants.size(); i = next++) verdicts[i] = judge(mutants[i], plan);
   };
   std::vector<std::thread> pool;
   for (unsigned i = 1; i < threads; ++i) pool.emplace_back(work);

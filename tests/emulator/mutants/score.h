@@ -18,6 +18,12 @@ struct NamedSchedule {
 constexpr uint64_t kSeeds = 3;
 std::vector<NamedSchedule> schedules(uint64_t seeds = kSeeds);
 
+/// How mutants are run.
+struct Plan {
+  uint64_t seeds = kSeeds;
+  bool checks = true;  ///< Those that no result gives away are run once more, under the judge.
+};
+
 /// What became of a mutant: the first notice that any of its victims' runs gave.
 struct Verdict {
   Notice notice = Notice::kNone;
@@ -28,10 +34,10 @@ struct Verdict {
 };
 
 /// In that order of victims and schedules, until something is noticed.
-Verdict judge(const Mutant& mutant, uint64_t seeds = kSeeds);
+Verdict judge(const Mutant& mutant, const Plan& plan = {});
 /// All of them, on so many threads.
 std::vector<Verdict> judge_all(std::span<const Mutant> mutants, unsigned threads,
-                               uint64_t seeds = kSeeds);
+                               const Plan& plan = {});
 
 /// A line of the table: name, kind, by hand or program, notice, victim, schedule.
 std::string table_row(const Mutant& mutant, const Verdict& verdict);

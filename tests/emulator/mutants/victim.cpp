@@ -12,9 +12,11 @@ namespace {
 using test::Element;
 using test::Gemm;
 
-Outcome outcome_of(const std::string& error, bool right, const std::string& what) {
+Outcome outcome_of(const std::string& error, bool right, const std::string& what,
+                   const Tally& tally) {
   if (!error.empty()) return {notice_of(error), error};
   if (!right) return {Notice::kWrong, what};
+  if (!tally.warnings.empty()) return {Notice::kCheck, first_warning(tally)};
   return {};
 }
 
@@ -31,7 +33,7 @@ class GemmVictim final : public Victim {
   Result<RunKernel> load(const std::string& ptx) const override {
     return RunKernel([gemm = gemm_, ptx](const RunOptions& options) {
       const test::GemmRun run = test::run_gemm(gemm, ptx, options);
-      return outcome_of(run.error, run.wrong + run.touched == 0, run.first);
+      return outcome_of(run.error, run.wrong + run.touched == 0, run.first, run.tally);
     });
   }
 
@@ -54,14 +56,14 @@ class ChainVictim final : public Victim {
   Result<RunKernel> load(const std::string& ptx) const override {
     return RunKernel([ptx](const RunOptions& options) {
       const test::ChainRun run = test::run_chain(ptx, options);
-      return outcome_of(run.error, run.right, "another O");
+      return outcome_of(run.error, run.right, "another O", run.tally);
     });
   }
 };
 
 std::vector<std::unique_ptr<Victim>> make_victims() {
   std::vector<std::unique_ptr<Victim>> all;
-  for (int i = 0; i < 3; ++i) all.push_back(forward_victim(i));
+  for (int i = 0; i < 4; ++i) all.push_back(forward_victim(i));
   for (auto& victim : tensor_victims()) all.push_back(std::move(victim));
   return all;
 }
@@ -72,6 +74,10 @@ const char* name_of(Notice notice) {
   constexpr const char* kNames[] = {"survived", "rejected", "wrong", "deadlock",
                                     "loop",     "fault",    "check"};
   return kNames[static_cast<int>(notice)];
+}
+
+std::string first_warning(const Tally& tally) {
+  return tally.warnings.empty() ? "" : "warning: " + tally.warnings.front().text;
 }
 
 Notice notice_of(const std::string& error) {

@@ -21,7 +21,7 @@ enum class Notice : uint8_t {
   kDeadlock,
   kLoop,   ///< More instructions than a run can need.
   kFault,  ///< The machine refused something: an address, a barrier, tensor memory.
-  kCheck,  ///< Only a check of the emulator's reported it.
+  kCheck,  ///< Only the judge's checks report it.
 };
 const char* name_of(Notice notice);
 
@@ -56,10 +56,13 @@ class Victim {
   std::string name_;
 };
 
-/// "forward_causal", "forward_ordered", "forward_lengths": three configurations of the sm_90a
-/// forward. "gemm", "gemm_pair", "gemm_tensor": tcgen05 products as PTX text. "chain": two of them,
-/// from CUDA source. Made once. All but the gemms need NVRTC.
+/// "forward_causal", "forward_ordered", "forward_lengths", "forward_used": four configurations of
+/// the sm_90a forward. "gemm", "gemm_pair", "gemm_tensor": tcgen05 products as PTX text. "chain":
+/// two of them, from CUDA source. Made once. All but the gemms need NVRTC.
 const std::vector<std::unique_ptr<Victim>>& victims();
+
+/// The first warning of a run; empty if there is none.
+std::string first_warning(const Tally& tally);
 
 /// What an error of the emulator's says about the fault.
 Notice notice_of(const std::string& error);

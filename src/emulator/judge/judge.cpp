@@ -12,13 +12,15 @@ Judge::Judge(const Grid& grid, bool warnings)
       kernel_(*grid.kernel),
       warnings_(warnings),
       effects_(effects_of(*grid.kernel)),
-      keeper_(*this) {}
+      tensor_keeper_(*this, true),
+      shared_keeper_(*this, true),
+      global_keeper_(*this, false) {}
 
 Judge::~Judge() = default;
 
 const Issuer* ClusterWatch::issuer(uint32_t component, uint32_t epoch) const {
   if (component < layout.warps() || component >= layout.size()) return nullptr;
-  const Issuer& i = issuers[component - layout.warps()][epoch % 64];
+  const Issuer& i = issuers[component - layout.warps()][epoch % kIssuers];
   return i.epoch == epoch ? &i : nullptr;
 }
 

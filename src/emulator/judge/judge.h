@@ -78,7 +78,8 @@ struct MbarrierWatch {
   Event init;
   bool published = false;
   std::map<uint64_t, uint64_t> waiting;  ///< Phases awaited, by component and lanes.
-  std::map<uint32_t, int64_t> seen;      ///< Phases seen, by thread.
+  /// By warp and lane: 2 more than the last phase seen complete; 0: none yet.
+  std::map<uint32_t, std::array<int64_t, kLanes>> seen;
 };
 
 /// A copy into shared memory.
@@ -90,11 +91,11 @@ struct Arrival {
 
 struct CtaWatch {
   CtaWatch(Cta& owner, size_t shared_bytes)
-      : cta(&owner), shared(shared_bytes / 4 + 1), defined(shared_bytes) {}
+      : cta(&owner), shared(shared_bytes / ChunkKeeper::kBytes + 1), defined(shared_bytes) {}
 
   Cta* cta;
   bool ended = false;
-  std::vector<Cell> shared;
+  std::vector<Chunk> shared;
   DefinedBytes defined;
   std::vector<Cell> tensor;  ///< [column][lane / 16], once it is used.
   std::map<uint32_t, MbarrierWatch> mbarriers;
@@ -102,6 +103,9 @@ struct CtaWatch {
   std::map<uint32_t, Event> remote;      ///< Last accesses of other CTAs' threads and of agents.
   std::map<uint32_t, Arrival> arrivals;  ///< By component: the last.
 };
+
+/// Of so many operations of an agent is known who started them.
+constexpr uint32_t kIssuers = 64;
 
 /// Who started an agent's operation.
 struct Issuer {
@@ -120,7 +124,7 @@ struct ClusterWatch {
   BarrierClocks barrier;
   uint32_t next_slot = 0;
   std::vector<uint32_t> epochs;                          ///< By agent.
-  std::vector<std::array<Issuer, 64>> issuers;           ///< By agent and epoch.
+  std::vector<std::array<Issuer, kIssuers>> issuers;     ///< By agent and epoch.
   std::map<uint64_t, std::array<uint32_t, 2>> products;  ///< Last mma and cp, by thread.
 
   const Issuer* issuer(uint32_t component, uint32_t epoch) const;
@@ -135,6 +139,12 @@ struct FlightRecord final : OpRecord {
   uint32_t write_component = 0;  ///< Of bulk stores, for what they write.
   std::vector<uint32_t> tensor_seen;
   Effect effect = Effect::kPlain;
+
+  Actor atomic_actor() const {
+    Actor a = actor;
+    a.atomic = true;
+    return a;
+  }
 };
 
 class Judge final : public Monitor, private Referee {
@@ -194,6 +204,8 @@ class Judge final : public Monitor, private Referee {
 
   // judge_async.cpp
   FlightRecord* flight() const { return flights_.empty() ? nullptr : flights_.back(); }
+  uint32_t next_epoch(const AsyncOp& op, uint32_t component, const FlightRecord& record);
+  void count_operation(const AsyncOp& op, FlightRecord& record);
   uint32_t component_of(const AsyncOp& op, const Warp& warp, Effect effect, FlightRecord& record);
 
   // judge_barrier.cpp
@@ -226,8 +238,9 @@ class Judge final : public Monitor, private Referee {
   bool warnings_;
   std::vector<EffectInfo> effects_;
   std::unordered_map<const Cluster*, std::unique_ptr<ClusterWatch>> clusters_;
-  CellKeeper keeper_;
-  PagedCells global_;
+  CellKeeper tensor_keeper_;
+  ChunkKeeper shared_keeper_, global_keeper_;
+  PagedChunks global_;
   std::unordered_map<uint64_t, Clock> locations_;
   std::vector<Report> reports_;
 

@@ -57,42 +57,28 @@ uint32_t Judge::component_of(const AsyncOp& op, const Warp& warp, Effect effect,
   }
 }
 
-void Judge::op_starts(AsyncOp& op) {
-  const Effect effect = effects_[op.pc].effect;
+/// The agent's next epoch, and who asked for it.
+uint32_t Judge::next_epoch(const AsyncOp& op, uint32_t component, const FlightRecord& record) {
   const Layout& layout = cluster_->layout;
-  auto record = std::make_unique<FlightRecord>();
-  record->cluster = cluster_;
-  record->effect = effect;
-  record->cta = warp_->cta->rank;
-  const uint32_t component = component_of(op, *warp_, effect, *record);
-  if (record->write_component == 0) record->write_component = component;
   uint32_t& epoch = cluster_->epochs[component - layout.warps()];
-  const bool works = effect != Effect::kTensorCommit && effect != Effect::kCopyArrive;
-  if (works) {
-    ++epoch;
-    Issuer& issuer = cluster_->issuers[component - layout.warps()][epoch % 64];
-    issuer = {epoch, threads_->component, threads_->threads.epoch(), lane, op.pc};
-    if (effect == Effect::kBulkStore) {
-      const uint32_t write = record->write_component - layout.warps();
-      cluster_->epochs[write] = epoch;
-      cluster_->issuers[write][epoch % 64] = issuer;
-    }
+  // Commits and arrivals are about what was started before.
+  if (record.effect == Effect::kTensorCommit || record.effect == Effect::kCopyArrive) return epoch;
+  ++epoch;
+  Issuer& issuer = cluster_->issuers[component - layout.warps()][epoch % kIssuers];
+  issuer = {epoch, threads_->component, threads_->threads.epoch(), lane, op.pc};
+  if (record.effect == Effect::kBulkStore) {
+    const uint32_t write = record.write_component - layout.warps();
+    cluster_->epochs[write] = epoch;
+    cluster_->issuers[write][epoch % kIssuers] = issuer;
   }
-  const uint32_t lanes = is_collective(effect) ? lanes_ : 1u << lane;
-  record->tensor_seen = threads_->threads.group_of(lane).tensor_seen;
-  threads_->threads.publish(record->clock, lanes);
-  Actor& a = record->actor;
-  a.clock = &record->clock;
-  a.base = layout.base;
-  a.size = layout.size();
-  a.component = component;
-  a.epoch = epoch;
-  a.pc = op.pc;
-  a.lane = kWholeWarp;
-  a.async = true;
-  a.in_order = component < layout.slot(0);
+  return epoch;
+}
+
+/// What the issuing thread will wait for, and what a commit or an arrival tells.
+void Judge::count_operation(const AsyncOp& op, FlightRecord& record) {
+  const uint32_t epoch = record.actor.epoch, component = record.actor.component;
   const uint64_t thread = uint64_t{threads_->component} * kLanes + lane;
-  switch (effect) {
+  switch (record.effect) {
     case Effect::kBulkStore:
       threads_->bulk[lane].last = epoch;
       break;
@@ -101,7 +87,7 @@ void Judge::op_starts(AsyncOp& op) {
       break;
     case Effect::kCopyArrive:
       threads_->copies_arrive = true;
-      record->clock.see_agent(component, epoch);
+      record.clock.see_agent(component, epoch);
       break;
     case Effect::kTensorLoad:
       threads_->loads = epoch;
@@ -117,16 +103,40 @@ void Judge::op_starts(AsyncOp& op) {
       break;
     case Effect::kTensorCommit: {
       const auto [mma, copy] = cluster_->products[thread];
-      const uint32_t copies = layout.tensor_copy(pipe_of(*warp_, kernel_.code[op.pc]));
-      record->clock.see_agent(component, mma);
-      record->clock.fence_agent(component, mma);
-      record->clock.see_agent(copies, copy);
-      record->clock.fence_agent(copies, copy);
+      const uint32_t copies = cluster_->layout.tensor_copy(pipe_of(*warp_, kernel_.code[op.pc]));
+      record.clock.see_agent(component, mma);
+      record.clock.fence_agent(component, mma);
+      record.clock.see_agent(copies, copy);
+      record.clock.fence_agent(copies, copy);
       break;
     }
     default:
       break;
   }
+}
+
+void Judge::op_starts(AsyncOp& op) {
+  const Layout& layout = cluster_->layout;
+  auto record = std::make_unique<FlightRecord>();
+  record->cluster = cluster_;
+  record->effect = effects_[op.pc].effect;
+  record->cta = warp_->cta->rank;
+  const uint32_t component = component_of(op, *warp_, record->effect, *record);
+  if (record->write_component == 0) record->write_component = component;
+  Actor& a = record->actor;
+  a.epoch = next_epoch(op, component, *record);
+  const uint32_t lanes = is_collective(record->effect) ? lanes_ : 1u << lane;
+  record->tensor_seen = threads_->threads.group_of(lane).tensor_seen;
+  threads_->threads.publish(record->clock, lanes);
+  a.clock = &record->clock;
+  a.base = layout.base;
+  a.size = layout.size();
+  a.component = component;
+  a.pc = op.pc;
+  a.lane = kWholeWarp;
+  a.async = record->effect != Effect::kCopy;
+  a.in_order = component < layout.slot(0);
+  count_operation(op, *record);
   op.record = std::move(record);
 }
 

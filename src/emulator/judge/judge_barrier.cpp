@@ -106,17 +106,18 @@ void Judge::settle_tests(Warp&, bool) {
       continue;
     }
     b.waiting.erase(key);
-    const uint32_t thread =
-        threads_->component * kLanes + static_cast<uint32_t>(std::countr_zero(t.lanes));
     const auto phase = static_cast<int64_t>(barrier->phase) - 1;
-    const auto seen = b.seen.find(thread);
-    if (seen != b.seen.end() && phase - seen->second > 2) {
-      report(Rule::kMbarrierSkipped, pc_, pc_,
-             me() + " finds phase " + std::to_string(phase) + " of the mbarrier at " +
-                 hex(t.cta->cta->shared_base() | t.offset) + " complete; the last one it saw is " +
-                 std::to_string(seen->second));
+    auto& seen = b.seen.try_emplace(threads_->component).first->second;
+    for (uint32_t rest = t.lanes; rest != 0; rest &= rest - 1) {
+      int64_t& last = seen[static_cast<size_t>(std::countr_zero(rest))];
+      if (last != 0 && phase + 2 - last > 2) {
+        report(Rule::kMbarrierSkipped, pc_, pc_,
+               me() + " finds phase " + std::to_string(phase) + " of the mbarrier at " +
+                   hex(t.cta->cta->shared_base() | t.offset) +
+                   " complete; the last one it saw is " + std::to_string(last - 2));
+      }
+      last = phase + 2;
     }
-    b.seen[thread] = phase;
     if (effects_[pc_].acquires) {
       threads_->threads.acquire(b.clocks.done, t.lanes);
       continue;

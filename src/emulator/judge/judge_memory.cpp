@@ -5,18 +5,22 @@
 namespace fa4::emulator::judge {
 namespace {
 
-constexpr uint32_t kCellBytes = 4;
-
-/// f(cell, bytes of it) for the cells of a range of bytes.
+/// f(chunk, first byte of it, bytes) for the chunks of a range of bytes.
 template <class F>
-void for_cells(uint64_t first, uint64_t count, F f) {
+void for_chunks(uint64_t first, uint64_t count, F f) {
+  constexpr uint64_t kBytes = ChunkKeeper::kBytes;
   const uint64_t end = first + count;
   for (uint64_t at = first; at < end;) {
-    const uint64_t cell = at / kCellBytes, begin = at % kCellBytes;
-    const uint64_t n = std::min<uint64_t>(kCellBytes - begin, end - at);
-    f(cell, static_cast<uint8_t>(((1u << n) - 1) << begin));
+    const uint64_t n = std::min<uint64_t>(kBytes - at % kBytes, end - at);
+    f(at / kBytes, static_cast<uint32_t>(at % kBytes), static_cast<uint32_t>(n));
     at += n;
   }
+}
+
+ChunkKeeper::Touch touch_of(Access access, const Actor& actor) {
+  using Touch = ChunkKeeper::Touch;
+  if (access == Access::kRead) return Touch::kRead;
+  return actor.atomic ? Touch::kAtomic : Touch::kWrite;
 }
 
 }  // namespace
@@ -99,8 +103,11 @@ void Judge::synchronise(Clock& location, Access access) {
 void Judge::shared_access(Cta& cta, uint32_t offset, uint32_t bytes, Access access, Proxy) {
   CtaWatch& watch = watch_of(cta);
   FlightRecord* op = flight();
-  Actor actor = op != nullptr ? op->actor : actor_now(effects_[pc_].strong);
-  actor.atomic |= access == Access::kAtomic;
+  const bool atomic = access == Access::kAtomic || (op == nullptr && effects_[pc_].strong);
+  Actor own;
+  if (op == nullptr) own = actor_now(atomic);
+  if (op != nullptr && atomic) own = op->atomic_actor();
+  const Actor& actor = op != nullptr && !atomic ? op->actor : own;
   where_ = Where::kShared;
   where_cta_ = &watch;
   if (watch.ended) {
@@ -109,15 +116,9 @@ void Judge::shared_access(Cta& cta, uint32_t offset, uint32_t bytes, Access acce
                " of the cluster, which has exited");
   }
   const bool ask = actor.async && !actor.atomic;
-  for_cells(offset, bytes, [&](uint64_t cell, uint8_t part) {
-    Cell& c = watch.shared[cell];
-    if (access == Access::kRead) {
-      keeper_.read(c, cell, part, actor, ask);
-    } else if (actor.atomic) {
-      keeper_.write_atomic(c, cell, part, actor);
-    } else {
-      keeper_.write(c, cell, part, actor, ask);
-    }
+  for_chunks(offset, bytes, [&](uint64_t number, uint32_t first, uint32_t count) {
+    shared_keeper_.touch(watch.shared[number], number, first, count, touch_of(access, actor), actor,
+                         ask);
   });
   check_defined(watch, offset, bytes, access);
   const uint32_t own_cta = op != nullptr ? op->cta : warp_->cta->rank;
@@ -145,15 +146,10 @@ void Judge::global_access(uint64_t address, uint64_t bytes, Access access) {
   actor.atomic |= access == Access::kAtomic;
   if (op != nullptr && access != Access::kRead) actor.component = op->write_component;
   where_ = Where::kGlobal;
-  for_cells(address, bytes, [&](uint64_t cell, uint8_t part) {
-    Cell& c = global_.at(cell);
-    if (access == Access::kRead) {
-      keeper_.read(c, cell, part, actor, actor.async);
-    } else if (actor.atomic) {
-      keeper_.write_atomic(c, cell, part, actor);
-    } else {
-      keeper_.write(c, cell, part, actor, false);
-    }
+  const bool ask = actor.async && access == Access::kRead;
+  for_chunks(address, bytes, [&](uint64_t number, uint32_t first, uint32_t count) {
+    global_keeper_.touch(global_.at(number), number, first, count, touch_of(access, actor), actor,
+                         ask);
   });
   if (op == nullptr && effects_[pc_].strong) synchronise(locations_[address], access);
 }

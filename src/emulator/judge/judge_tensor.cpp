@@ -24,9 +24,9 @@ void Judge::tensor_access(Cta& cta, const TensorBlock& block, Access access) {
     for (uint32_t i = first; i <= last; ++i) {
       const uint32_t cell = column * kColumnCells + i;
       if (access == Access::kRead) {
-        keeper_.read(watch.tensor[cell], cell, 1, op->actor, true);
+        tensor_keeper_.read(watch.tensor[cell], cell, 1, op->actor, true);
       } else {
-        keeper_.write(watch.tensor[cell], cell, 1, op->actor, true);
+        tensor_keeper_.write(watch.tensor[cell], cell, 1, op->actor, true);
       }
     }
   }
@@ -40,7 +40,7 @@ void Judge::tensor_allocation(Cta& cta, uint32_t column, uint32_t columns, bool 
   const Actor actor = actor_now(false);
   for (uint32_t i = column * kColumnCells; i < (column + columns) * kColumnCells; ++i) {
     Cell& cell = watch.tensor[i];
-    if (!taken) keeper_.write(cell, i, 1, actor, false);
+    if (!taken) tensor_keeper_.write(cell, i, 1, actor, false);
     cell = {};
   }
 }

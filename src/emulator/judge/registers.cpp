@@ -23,15 +23,9 @@ RegisterWatch::RegisterWatch(const Kernel& kernel)
     : kernel_(&kernel),
       registers_(kernel.register_bytes / kSlotBytes + 4),
       predicates_(kernel.predicates) {
-  for (const Preset& p : kernel.presets) registers_[p.slot / kSlotBytes] = kAllLanes;
+  for (const Preset& p : kernel.presets) registers_[p.slot / kSlotBytes].defined = kAllLanes;
   for (const uint32_t p : kernel.true_predicates) predicates_[p] = kAllLanes;
   for (const uint32_t p : kernel.false_predicates) predicates_[p] = kAllLanes;
-  const bool products = std::any_of(kernel.code.begin(), kernel.code.end(),
-                                    [](const Inst& i) { return (i.flags & kAsyncResult) != 0; });
-  if (products) {
-    written_.resize(registers_.size(), 1);
-    busy_.resize(registers_.size());
-  }
 }
 
 /// Reads that need not be of something defined.
@@ -57,19 +51,20 @@ bool RegisterWatch::skips(const Warp& warp, const EffectInfo& effect, uint32_t p
 
 std::optional<RegisterFault> RegisterWatch::check(const Warp& warp, const EffectInfo& effect,
                                                   uint32_t pc, uint32_t lanes) const {
-  if (issued_ > waited_) {
-    if (auto fault = check_flying(pc)) return fault;
-  }
+  const bool flying = issued_ > waited_;
   for (uint32_t k = kernel_->first_use[pc]; k < kernel_->first_use[pc + 1]; ++k) {
     const RegisterUse& use = kernel_->uses[k];
-    if (use.write) continue;
     uint32_t bad = lanes;
     if (use.predicate) {
       bad &= ~predicates_[use.slot >> 1];
     } else {
-      bad &= ~registers_[use.slot / kSlotBytes];
+      const Register& r = registers_[use.slot / kSlotBytes];
+      bad &= ~r.defined;
+      if (flying && r.product > waited_) {
+        if (auto fault = check_flying(pc, use)) return fault;
+      }
     }
-    if (bad == 0 || skips(warp, effect, pc, use)) continue;
+    if (bad == 0 || use.write || skips(warp, effect, pc, use)) continue;
     return RegisterFault{false, use.slot, use.predicate, bad, 0};
   }
   return std::nullopt;
@@ -82,7 +77,7 @@ void RegisterWatch::wrote(const Warp& warp, const EffectInfo& effect, uint32_t p
   if (effect.effect == Effect::kMove) {
     for (uint32_t k = begin; k < end; ++k) {
       const RegisterUse& use = kernel_->uses[k];
-      if (!use.write && !use.predicate) good &= registers_[use.slot / kSlotBytes];
+      if (!use.write && !use.predicate) good &= registers_[use.slot / kSlotBytes].defined;
     }
   } else if (effect.effect == Effect::kSelect) {
     const uint32_t first = warp.lanes_of(i.c);
@@ -97,9 +92,7 @@ void RegisterWatch::wrote(const Warp& warp, const EffectInfo& effect, uint32_t p
       continue;
     }
     set(use.slot, lanes, good);
-    if (!written_.empty() && effect.effect != Effect::kWgmma) {
-      written_[use.slot / kSlotBytes] = time_;
-    }
+    if (effect.effect != Effect::kWgmma) registers_[use.slot / kSlotBytes].written = time_;
   }
 }
 
@@ -107,7 +100,7 @@ bool RegisterWatch::wants_fence(const Kernel& kernel, uint32_t pc) const {
   if (fence_time_ == 0) return true;
   const Inst& i = kernel.code[pc];
   for (uint32_t k = 0; k < i.list_size; ++k) {
-    if (written_[kernel.lists[i.list + k] / kSlotBytes] > fence_time_) return true;
+    if (registers_[kernel.lists[i.list + k] / kSlotBytes].written > fence_time_) return true;
   }
   return false;
 }
@@ -116,24 +109,29 @@ void RegisterWatch::issue(uint32_t pc) {
   ++issued_;
   const Inst& i = kernel_->code[pc];
   for (uint32_t k = 0; k < accumulators(i); ++k) {
-    busy_[kernel_->lists[i.list + k] / kSlotBytes] = {issued_, pc};
+    Register& r = registers_[kernel_->lists[i.list + k] / kSlotBytes];
+    r.product = issued_;
+    r.pc = pc;
   }
 }
 
-std::optional<RegisterFault> RegisterWatch::check_flying(uint32_t pc) const {
-  const Inst& now = kernel_->code[pc];
-  for (uint32_t k = kernel_->first_use[pc]; k < kernel_->first_use[pc + 1]; ++k) {
-    const RegisterUse& use = kernel_->uses[k];
-    if (use.predicate) continue;
-    const Busy& busy = busy_[use.slot / kSlotBytes];
-    if (busy.product <= waited_) continue;
-    // Another product may go on with the same accumulators.
-    const bool goes_on = (now.flags & kAsyncResult) != 0 &&
-                         now.mod[2] == kernel_->code[busy.pc].mod[2] &&
-                         in_list(*kernel_, now, accumulators(now), use.slot);
-    if (!goes_on) return RegisterFault{true, use.slot, false, kAllLanes, busy.pc};
+/// A register that a product in flight accumulates in. Another product may go on with the same
+/// accumulators.
+std::optional<RegisterFault> RegisterWatch::check_flying(uint32_t pc,
+                                                         const RegisterUse& use) const {
+  const uint32_t product = registers_[use.slot / kSlotBytes].pc;
+  const Inst &now = kernel_->code[pc], &before = kernel_->code[product];
+  if ((now.flags & kAsyncResult) != 0) {
+    if (same_now_ != pc || same_before_ != product) {
+      same_now_ = pc;
+      same_before_ = product;
+      const uint32_t* list = kernel_->lists.data();
+      same_ = accumulators(now) == accumulators(before) &&
+              std::equal(list + now.list, list + now.list + accumulators(now), list + before.list);
+    }
+    if (same_) return std::nullopt;
   }
-  return std::nullopt;
+  return RegisterFault{true, use.slot, false, kAllLanes, product};
 }
 
 }  // namespace fa4::emulator::judge

@@ -32,10 +32,10 @@ class RegisterWatch {
   void wrote(const Warp& warp, const EffectInfo& effect, uint32_t pc, uint32_t lanes);
   /// Lanes of a register of a list, from memory.
   void set(uint32_t slot, uint32_t lanes, uint32_t defined) {
-    uint32_t& d = registers_[slot / kSlotBytes];
+    uint32_t& d = registers_[slot / kSlotBytes].defined;
     d = (d & ~lanes) | (defined & lanes);
   }
-  uint32_t defined(uint32_t slot) const { return registers_[slot / kSlotBytes]; }
+  uint32_t defined(uint32_t slot) const { return registers_[slot / kSlotBytes].defined; }
 
   // ---- wgmma -----------------------------------------------------------------------------------
 
@@ -48,21 +48,24 @@ class RegisterWatch {
 
  private:
   static constexpr uint32_t kSlotBytes = kLanes * 4;
-  struct Busy {
-    uint32_t product = 0;  ///< Number of the last one that accumulates in the register.
-    uint32_t pc = 0;
+  struct Register {
+    uint32_t defined = 0;  ///< Lanes.
+    uint32_t written = 1;  ///< Time of the last write but by a wgmma.
+    uint32_t product = 0;  ///< Number of the last wgmma that accumulates in it.
+    uint32_t pc = 0;       ///< Of that one.
   };
   bool skips(const Warp& warp, const EffectInfo& effect, uint32_t pc, const RegisterUse& use) const;
-  std::optional<RegisterFault> check_flying(uint32_t pc) const;
+  std::optional<RegisterFault> check_flying(uint32_t pc, const RegisterUse& use) const;
 
   const Kernel* kernel_;
-  std::vector<uint32_t> registers_;  ///< Lanes that are defined.
+  std::vector<Register> registers_;
   std::vector<uint32_t> predicates_;
-  std::vector<uint32_t> written_;  ///< Time of the last write, where there is wgmma.
   uint32_t time_ = 1;
   uint32_t fence_time_ = 0;
   uint32_t issued_ = 0, waited_ = 0;  ///< Products.
-  std::vector<Busy> busy_;            ///< By register, where there is wgmma.
+  /// Whether two products have the same accumulators: the last answer.
+  mutable uint32_t same_now_ = kNone, same_before_ = kNone;
+  mutable bool same_ = false;
 };
 
 }  // namespace fa4::emulator::judge

@@ -114,6 +114,10 @@ void CellKeeper::note_read(Cell& cell, const Event& mine, const Actor& actor) {
     r = mine;
     return;
   }
+  if (!all_reads_) {
+    cell.reads[1] = mine;
+    return;
+  }
   std::vector<Event>& more = lists_.at(cell.more);
   for (Event& r : more) {
     if (r.who == mine.who && (r.epoch == mine.epoch || actor.sees(r))) {
@@ -122,6 +126,66 @@ void CellKeeper::note_read(Cell& cell, const Event& mine, const Actor& actor) {
     }
   }
   more.push_back(mine);
+}
+
+Cell CellKeeper::copy(const Cell& cell) {
+  Cell copy = cell;
+  if (cell.more == 0) return copy;
+  copy.more = 0;
+  // at() may move the lists.
+  std::vector<Event>& list = lists_.at(copy.more);
+  uint32_t from = cell.more;
+  list = lists_.at(from);
+  return copy;
+}
+
+void ChunkKeeper::touch_cell(Cell& cell, uint64_t number, uint8_t bytes, Touch touch,
+                             const Actor& actor, bool ask) {
+  switch (touch) {
+    case Touch::kRead:
+      return cells_.read(cell, number, bytes, actor, ask);
+    case Touch::kWrite:
+      return cells_.write(cell, number, bytes, actor, ask);
+    case Touch::kAtomic:
+      return cells_.write_atomic(cell, number, bytes, actor);
+  }
+}
+
+void ChunkKeeper::split(Chunk& chunk) {
+  if (free_.empty()) {
+    chunk.parts = static_cast<uint32_t>(parts_.size());
+    parts_.emplace_back();
+  } else {
+    chunk.parts = free_.back();
+    free_.pop_back();
+  }
+  auto& parts = parts_[chunk.parts];
+  for (uint32_t i = 1; i < kCells; ++i) parts[i] = cells_.copy(chunk.whole);
+  parts[0] = chunk.whole;
+  chunk.whole = {};
+}
+
+void ChunkKeeper::touch(Chunk& chunk, uint64_t number, uint32_t first, uint32_t count, Touch touch,
+                        const Actor& actor, bool ask) {
+  constexpr uint8_t kAll = 0xf;
+  const bool all = count == kBytes;
+  if (all && chunk.parts == 0) {
+    return touch_cell(chunk.whole, number * kCells, kAll, touch, actor, ask);
+  }
+  if (chunk.parts == 0) split(chunk);
+  auto& parts = parts_[chunk.parts];
+  for (uint32_t at = first; at < first + count;) {
+    const uint32_t i = at / kCellBytes, begin = at % kCellBytes;
+    const uint32_t n = std::min(kCellBytes - begin, first + count - at);
+    const auto bytes = static_cast<uint8_t>(((1u << n) - 1) << begin);
+    touch_cell(parts[i], number * kCells + i, bytes, touch, actor, ask);
+    at += n;
+  }
+  if (!all || touch != Touch::kWrite) return;
+  // Nothing but this write is left: one cell again.
+  chunk.whole = parts[0];
+  free_.push_back(chunk.parts);
+  chunk.parts = 0;
 }
 
 void CellKeeper::write(Cell& cell, uint64_t number, uint8_t bytes, const Actor& actor, bool ask) {

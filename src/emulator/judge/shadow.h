@@ -3,6 +3,7 @@
 // column) has the last write and the reads since.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
@@ -86,12 +87,15 @@ class ReadLists {
 
 class CellKeeper {
  public:
-  explicit CellKeeper(Referee& referee) : referee_(&referee) {}
+  /// `all_reads`: more than two are kept for a cell.
+  CellKeeper(Referee& referee, bool all_reads) : referee_(&referee), all_reads_(all_reads) {}
   /// `ask`: the referee wants to know about earlier writes that are over.
   void read(Cell& cell, uint64_t number, uint8_t bytes, const Actor& actor, bool ask);
   void write(Cell& cell, uint64_t number, uint8_t bytes, const Actor& actor, bool ask);
   /// A strong or atomic write: it does not race with its like, and does not hide plain writes.
   void write_atomic(Cell& cell, uint64_t number, uint8_t bytes, const Actor& actor);
+  /// A copy of a cell, which has its own list of reads.
+  Cell copy(const Cell& cell);
 
  private:
   void keep_read(Cell& cell, const Event& mine, const Actor& actor);
@@ -100,30 +104,59 @@ class CellKeeper {
              bool ask);
 
   Referee* referee_;
+  bool all_reads_;
   ReadLists lists_;
   /// The write that the last read found in order, and who read: the next cells are like it.
   Event last_write_;
   Event last_reader_;
 };
 
-/// Global memory, in pages made when they are touched.
-class PagedCells {
+/// Sixteen bytes: one cell while they are touched as a whole, four once they are not.
+struct Chunk {
+  Cell whole;
+  uint32_t parts = 0;  ///< Number of the four; 0: there are none.
+};
+
+/// Memory in chunks.
+class ChunkKeeper {
  public:
-  static constexpr uint32_t kPageCells = 1024;
-  Cell& at(uint64_t number) {
-    const uint64_t page = number / kPageCells;
+  static constexpr uint32_t kBytes = 16;
+  enum class Touch : uint8_t { kRead, kWrite, kAtomic };
+
+  explicit ChunkKeeper(Referee& referee, bool all_reads) : cells_(referee, all_reads) {}
+  /// `first`, `count`: bytes of the chunk. `number`: of the chunk.
+  void touch(Chunk& chunk, uint64_t number, uint32_t first, uint32_t count, Touch touch,
+             const Actor& actor, bool ask);
+
+ private:
+  static constexpr uint32_t kCells = 4, kCellBytes = 4;
+  void touch_cell(Cell& cell, uint64_t number, uint8_t bytes, Touch touch, const Actor& actor,
+                  bool ask);
+  void split(Chunk& chunk);
+
+  CellKeeper cells_;
+  std::vector<std::array<Cell, kCells>> parts_{1};
+  std::vector<uint32_t> free_;
+};
+
+/// Global memory, in pages made when they are touched.
+class PagedChunks {
+ public:
+  static constexpr uint32_t kPage = 1024;  ///< Chunks.
+  Chunk& at(uint64_t number) {
+    const uint64_t page = number / kPage;
     if (page != last_page_ || last_ == nullptr) {
       auto& p = pages_[page];
-      if (p == nullptr) p = std::make_unique<Cell[]>(kPageCells);
+      if (p == nullptr) p = std::make_unique<Chunk[]>(kPage);
       last_ = p.get();
       last_page_ = page;
     }
-    return last_[number % kPageCells];
+    return last_[number % kPage];
   }
 
  private:
-  std::unordered_map<uint64_t, std::unique_ptr<Cell[]>> pages_;
-  Cell* last_ = nullptr;
+  std::unordered_map<uint64_t, std::unique_ptr<Chunk[]>> pages_;
+  Chunk* last_ = nullptr;
   uint64_t last_page_ = 0;
 };
 

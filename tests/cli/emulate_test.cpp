@@ -252,6 +252,32 @@ TEST_F(EmulateCommand, FindsResultsThatDependOnTheOrder) {
   EXPECT_TRUE(run.says("gives other results than seed 0")) << run.text;
 }
 
+TEST_F(EmulateCommand, ChecksForRaces) {
+  // Each thread writes its place and reads another warp's, with nothing between.
+  const std::string text =
+      ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 o)\n{\n"
+      ".reg .b64 %rd<4>;\n.reg .b32 %r<8>;\n.shared .b32 s[64];\n"
+      "ld.param.u64 %rd1, [o];\nmov.u32 %r1, %tid.x;\nmov.u32 %r2, s;\nshl.b32 %r3, %r1, 2;\n"
+      "add.u32 %r4, %r2, %r3;\nst.shared.u32 [%r4], %r1;\nBARRIER\nxor.b32 %r3, %r3, 128;\n"
+      "add.u32 %r4, %r2, %r3;\nld.shared.u32 %r5, [%r4];\nmul.wide.u32 %rd2, %r1, 4;\n"
+      "add.u64 %rd1, %rd1, %rd2;\nst.global.u32 [%rd1], %r5;\nret;\n}\n";
+  const auto with = [&](const std::string& barrier) {
+    std::string changed = text;
+    return changed.replace(changed.find("BARRIER"), 7, barrier);
+  };
+  write_text("race.ptx", with(""));
+  write_text("right.ptx", with("bar.sync 0;"));
+  const std::string rest = " --block 64 --args out:" + path("o.npy") + ":u32:64 --checks ";
+  const Outcome race = run_program("emulate " + path("race.ptx") + rest + "errors");
+  EXPECT_EQ(race.code, 1) << race.text;
+  EXPECT_TRUE(race.says("shared-race") || race.says("memory that nobody wrote")) << race.text;
+  EXPECT_EQ(run_program("emulate " + path("race.ptx") + rest + "off").code, 0);
+  const Outcome right = run_program("emulate " + path("right.ptx") + rest + "warnings --json");
+  EXPECT_EQ(right.code, 0) << right.text;
+  EXPECT_TRUE(nlohmann::json::parse(right.text)["warnings"].empty()) << right.text;
+  EXPECT_EQ(run_program("emulate " + path("race.ptx") + rest + "some").code, 2);
+}
+
 TEST_F(EmulateCommand, IsADeviceOfAttend) {
   const auto version = gpu::jit::nvrtc_version();
   if (!version.ok()) GTEST_SKIP() << version.status().message();

@@ -148,7 +148,9 @@ HWY_INLINE void add_block(const AddRows<T>& x, int64_t row, int64_t key, CacheRo
                           CacheRows<A> ahead) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  T* out = x.out + row * x.out_stride;
+  // As far as the compiler can tell, storing to out might change x.
+  const int64_t cols = x.cols, out_stride = x.out_stride;
+  T* out = x.out + row * out_stride;
   hn::Vec<decltype(d)> p[kRows][kKeys];
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
@@ -158,20 +160,20 @@ HWY_INLINE void add_block(const AddRows<T>& x, int64_t row, int64_t key, CacheRo
   }
   int64_t c = 0;
 #pragma GCC unroll 2
-  for (; c + lanes <= x.cols; c += lanes) {
+  for (; c + lanes <= cols; c += lanes) {
     hn::Vec<decltype(d)> v[kKeys];
     ask_for<kAsk>(ahead, c);
 #pragma GCC unroll 4
     for (int j = 0; j < kKeys; ++j) v[j] = load_converted(d, values.data + j * values.stride + c);
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
-      auto sum = hn::LoadU(d, out + r * x.out_stride + c);
+      auto sum = hn::LoadU(d, out + r * out_stride + c);
 #pragma GCC unroll 4
       for (int j = 0; j < kKeys; ++j) sum = hn::MulAdd(p[r][j], v[j], sum);
-      hn::StoreU(sum, d, out + r * x.out_stride + c);
+      hn::StoreU(sum, d, out + r * out_stride + c);
     }
   }
-  if (c < x.cols) add_tail(x, {row, kRows, key, kKeys, c}, values);
+  if (c < cols) add_tail(x, {row, kRows, key, kKeys, c}, values);
 }
 
 template <int kRows, int kKeys, int kAsk, class T, class S, class A>

@@ -123,6 +123,8 @@ TensorMapSpec decode_tensor_map(std::span<const std::byte, 128> bytes) {
     const uint64_t high = w[kStridesHigh] >> (4 * (i - 1)) & 15;
     s.strides[i] = (high << 32 | w[kStrides + i - 1]) << 4;
   }
+  // Whoever wrote the bytes: copies rely on it.
+  if (const Status status = check(s); !status.ok()) throw Fault(status.message());
   return s;
 }
 

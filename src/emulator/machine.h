@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "emulator/async.h"
+#include "emulator/judge/rules.h"
 #include "emulator/mbarrier.h"
 #include "emulator/memory.h"
 #include "emulator/options.h"
@@ -37,6 +38,8 @@ class Worker;
 class Fault : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+  Fault(Rule rule, const std::string& what)
+      : std::runtime_error(std::string(text_of(rule).name) + ": " + what) {}
 };
 
 // ---- waiting -----------------------------------------------------------------------------------

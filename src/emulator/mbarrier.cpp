@@ -39,10 +39,12 @@ Found find(Cluster& cluster, uint32_t address) {
   std::byte* at = bytes_of(cluster, address);
   Cta& cta = cta_of(cluster, address);
   Mbarrier* b = cta.mbarriers.find(address & kOffsetMask);
-  if (b == nullptr) throw Fault("no mbarrier was initialised at " + hex(address));
+  if (b == nullptr)
+    throw Fault(Rule::kMbarrierMissing, "no mbarrier was initialised at " + hex(address));
   uint64_t image = 0;
   std::memcpy(&image, at, sizeof image);
-  if (image != image_of(*b)) throw Fault("the mbarrier at " + hex(address) + " was overwritten");
+  if (image != image_of(*b))
+    throw Fault(Rule::kMbarrierOverwritten, "the mbarrier at " + hex(address) + " was overwritten");
   return {at, cta, *b};
 }
 
@@ -62,8 +64,9 @@ void finish(const Found& f, uint32_t address) {
 
 void check_bytes(const Mbarrier& b, uint32_t address) {
   if (b.bytes > kMaxBytes || b.bytes < -kMaxBytes) {
-    throw Fault("the transaction count of the mbarrier at " + hex(address) + " becomes " +
-                std::to_string(b.bytes) + ", beyond 2^20 - 1");
+    throw Fault(Rule::kMbarrierBytes, "the transaction count of the mbarrier at " + hex(address) +
+                                          " becomes " + std::to_string(b.bytes) +
+                                          ", beyond 2^20 - 1");
   }
 }
 
@@ -79,8 +82,8 @@ Mbarrier* MbarrierTable::find(uint32_t offset) {
 void mbarrier_init(Cluster& cluster, uint32_t address, uint32_t arrivals) {
   std::byte* at = bytes_of(cluster, address, Access::kWrite);
   if (arrivals == 0 || arrivals > kMaxArrivals) {
-    throw Fault("an mbarrier for " + std::to_string(arrivals) +
-                " arrivals; allowed: 1 to 2^20 - 1");
+    throw Fault(Rule::kMbarrierCount, "an mbarrier for " + std::to_string(arrivals) +
+                                          " arrivals; allowed: 1 to 2^20 - 1");
   }
   MbarrierTable& table = cta_of(cluster, address).mbarriers;
   Mbarrier* b = table.find(address & kOffsetMask);
@@ -89,7 +92,8 @@ void mbarrier_init(Cluster& cluster, uint32_t address, uint32_t arrivals) {
     b = &table.barriers.back();
   } else if (b->touched || b->expected != arrivals) {
     // Lanes that initialise an untouched barrier alike do no harm.
-    throw Fault("the mbarrier at " + hex(address) + " is initialised again while in use");
+    throw Fault(Rule::kMbarrierReinit,
+                "the mbarrier at " + hex(address) + " is initialised again while in use");
   }
   *b = {};
   b->offset = address & kOffsetMask;
@@ -113,8 +117,9 @@ uint64_t mbarrier_arrive(Cluster& cluster, uint32_t address, uint32_t arrivals, 
   b.bytes += bytes;
   check_bytes(b, address);
   if (arrivals > b.pending) {
-    throw Fault("the mbarrier at " + hex(address) + " gets " + std::to_string(arrivals) +
-                " arrivals with " + std::to_string(b.pending) + " pending");
+    throw Fault(Rule::kMbarrierCount, "the mbarrier at " + hex(address) + " gets " +
+                                          std::to_string(arrivals) + " arrivals with " +
+                                          std::to_string(b.pending) + " pending");
   }
   b.pending -= arrivals;
   if (drop) b.expected -= arrivals;
@@ -140,7 +145,8 @@ void mbarrier_add_pending(Cluster& cluster, uint32_t address, uint32_t arrivals)
   const Found f = find(cluster, address);
   f.barrier.pending += arrivals;
   f.barrier.touched = true;
-  if (f.barrier.pending > kMaxArrivals) throw Fault("more than 2^20 - 1 pending arrivals");
+  if (f.barrier.pending > kMaxArrivals)
+    throw Fault(Rule::kMbarrierCount, "more than 2^20 - 1 pending arrivals");
   store(f.at, f.barrier);
 }
 

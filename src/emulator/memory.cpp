@@ -13,15 +13,16 @@ namespace fa4::emulator {
 namespace {
 
 [[noreturn]] void misaligned(const char* space, uint64_t address, uint32_t align) {
-  throw Fault(std::string(space) + " address " + hex(address) + " is not a multiple of " +
-              std::to_string(align));
+  throw Fault(Rule::kMisaligned, std::string(space) + " address " + hex(address) +
+                                     " is not a multiple of " + std::to_string(align));
 }
 
 std::byte* local_at(Warp& warp, uint64_t offset, uint32_t bytes, Access access, uint32_t lane) {
   const uint64_t size = warp.program().local_bytes;
   if (offset > size || bytes > size - offset) {
-    throw Fault("local address " + hex(offset) + " (" + std::to_string(bytes) +
-                " bytes) is outside the " + std::to_string(size) + " bytes of local memory");
+    throw Fault(Rule::kOutOfBounds, "local address " + hex(offset) + " (" + std::to_string(bytes) +
+                                        " bytes) is outside the " + std::to_string(size) +
+                                        " bytes of local memory");
   }
   if (Monitor* monitor = warp.worker->monitor()) {
     monitor->local_access(warp, offset, bytes, access);
@@ -31,10 +32,11 @@ std::byte* local_at(Warp& warp, uint64_t offset, uint32_t bytes, Access access, 
 
 std::byte* param_at(Warp& warp, uint64_t offset, uint32_t bytes, Access access) {
   std::vector<std::byte>& params = warp.worker->grid().params;
-  if (access != Access::kRead) throw Fault("a write to the kernel's parameters");
+  if (access != Access::kRead) throw Fault(Rule::kReadOnly, "a write to the kernel's parameters");
   if (offset > params.size() || bytes > params.size() - offset) {
-    throw Fault("parameter address " + hex(offset) + " (" + std::to_string(bytes) +
-                " bytes) is outside the " + std::to_string(params.size()) + " bytes given");
+    throw Fault(Rule::kOutOfBounds, "parameter address " + hex(offset) + " (" +
+                                        std::to_string(bytes) + " bytes) is outside the " +
+                                        std::to_string(params.size()) + " bytes given");
   }
   return params.data() + offset;
 }
@@ -95,11 +97,12 @@ std::byte* resolve_global(const MemoryMap& memory, uint64_t address, uint64_t by
                           Access access) {
   const MemoryRange* range = memory.find(address);
   if (range == nullptr || bytes > range->end - address) {
-    throw Fault("global address " + hex(address) + " (" + std::to_string(bytes) +
-                " bytes) lies in no allocation");
+    throw Fault(Rule::kOutOfBounds, "global address " + hex(address) + " (" +
+                                        std::to_string(bytes) + " bytes) lies in no allocation");
   }
   if (access != Access::kRead && !range->writable) {
-    throw Fault("a write to global address " + hex(address) + ", which is constant");
+    throw Fault(Rule::kReadOnly,
+                "a write to global address " + hex(address) + ", which is constant");
   }
   return reinterpret_cast<std::byte*>(address);
 }
@@ -107,8 +110,9 @@ std::byte* resolve_global(const MemoryMap& memory, uint64_t address, uint64_t by
 Cta& cta_of(Cluster& cluster, uint32_t shared_address) {
   const uint32_t rank = shared_address >> kRankShift;
   if (rank >= cluster.ctas.size()) {
-    throw Fault("shared address " + hex(shared_address) + " names CTA " + std::to_string(rank) +
-                " of a cluster of " + std::to_string(cluster.ctas.size()));
+    throw Fault(Rule::kOutOfBounds, "shared address " + hex(shared_address) + " names CTA " +
+                                        std::to_string(rank) + " of a cluster of " +
+                                        std::to_string(cluster.ctas.size()));
   }
   return *cluster.ctas[rank];
 }
@@ -119,9 +123,10 @@ std::byte* resolve_shared(Cluster& cluster, uint32_t address, uint32_t bytes, ui
   const uint32_t offset = address & kOffsetMask;
   const size_t size = cta.shared.size();
   if (offset < kSharedStart || offset > size || bytes > size - offset) {
-    throw Fault("shared address " + hex(address) + " (" + std::to_string(bytes) +
-                " bytes) is outside the CTA's shared memory [" + hex(kSharedStart) + ", " +
-                hex(size) + ")");
+    throw Fault(Rule::kOutOfBounds, "shared address " + hex(address) + " (" +
+                                        std::to_string(bytes) +
+                                        " bytes) is outside the CTA's shared memory [" +
+                                        hex(kSharedStart) + ", " + hex(size) + ")");
   }
   if (offset % align != 0) misaligned("shared", address, align);
   if (Monitor* monitor = cluster.worker->monitor()) {

@@ -96,8 +96,9 @@ std::string TensorMemory::describe_allocations() const {
 
 void TensorMemory::check(uint32_t first, uint32_t count, const char* what) const {
   if (first + count <= kTensorColumns && is_allocated(first, count)) return;
-  throw Fault(std::string(what) + ": tensor memory columns " + columns_of(first, count) +
-              " are not allocated; allocated is " + describe_allocations());
+  throw Fault(Rule::kTensorUnallocated,
+              std::string(what) + ": tensor memory columns " + columns_of(first, count) +
+                  " are not allocated; allocated is " + describe_allocations());
 }
 
 TensorMemory& tensor_memory(Cta& cta) {
@@ -132,9 +133,10 @@ void check_tensor_exit(Cta& cta) {
   if (cta.tensor == nullptr) return;
   for (const TensorAllocation& a : cta.tensor->allocations) {
     if (a.given_back) continue;
-    throw Fault("CTA " + std::to_string(cta.rank) + " of cluster " +
-                std::to_string(cta.cluster->index) + " exits with tensor memory columns " +
-                columns_of(a.column, a.columns) + " still allocated");
+    throw Fault(Rule::kTensorAllocation, "CTA " + std::to_string(cta.rank) + " of cluster " +
+                                             std::to_string(cta.cluster->index) +
+                                             " exits with tensor memory columns " +
+                                             columns_of(a.column, a.columns) + " still allocated");
   }
 }
 

@@ -73,7 +73,8 @@ namespace {
 
 uint32_t barrier_number(const Warp& w, const Inst& i, uint32_t mask) {
   const auto number = w.first<uint32_t>(i.a, mask);
-  if (number > 15) throw Fault("barrier " + std::to_string(number) + "; allowed: 0 to 15");
+  if (number > 15)
+    throw Fault(Rule::kNamedBarrier, "barrier " + std::to_string(number) + "; allowed: 0 to 15");
   return number;
 }
 
@@ -84,21 +85,23 @@ NamedBarrier& arrive_at(Warp& w, const Inst& i, uint32_t mask, uint32_t number) 
   if (i.b != kNone) {
     expected = w.first<uint32_t>(i.b, mask);
     if (expected == 0 || expected % kLanes != 0) {
-      throw Fault("a barrier for " + std::to_string(expected) +
-                  " threads; allowed: a multiple of 32");
+      throw Fault(Rule::kNamedBarrier, "a barrier for " + std::to_string(expected) +
+                                           " threads; allowed: a multiple of 32");
     }
   }
   if (b.expected == 0) b.expected = expected;
   if (b.expected != expected) {
-    throw Fault("barrier " + std::to_string(number) + " for " + std::to_string(expected) +
-                " threads, while others wait there for " + std::to_string(b.expected));
+    throw Fault(Rule::kNamedBarrier,
+                "barrier " + std::to_string(number) + " for " + std::to_string(expected) +
+                    " threads, while others wait there for " + std::to_string(b.expected));
   }
   // A given count is of whole warps.
   const bool whole = i.mod[0] != 0 && expected != kEveryThread;
   b.arrived += whole ? kLanes : static_cast<uint32_t>(std::popcount(mask));
   if (expected != kEveryThread && b.arrived > expected) {
-    throw Fault("barrier " + std::to_string(number) + " gets " + std::to_string(b.arrived) +
-                " threads where " + std::to_string(expected) + " are awaited");
+    throw Fault(Rule::kNamedBarrier, "barrier " + std::to_string(number) + " gets " +
+                                         std::to_string(b.arrived) + " threads where " +
+                                         std::to_string(expected) + " are awaited");
   }
   return b;
 }

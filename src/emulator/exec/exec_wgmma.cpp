@@ -279,6 +279,7 @@ Step issue(Warp& w, const Inst& i, uint32_t mask) {
   auto& product = static_cast<Product&>(*queue.queue.ops[number]);
   if (!product.is(w.pc, a, b)) {
     throw Fault(
+        Rule::kWgmmaDiffers,
         "the warps of a warpgroup issue different wgmma: another instruction or descriptor");
   }
   product.add(w, std::move(share));

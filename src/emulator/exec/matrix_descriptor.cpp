@@ -216,8 +216,9 @@ void load_panel(const TensorMemory& memory, uint32_t column, uint32_t first_lane
   const LaneSet lanes = LaneSet::range(first_lane, rows);
   for (uint32_t c = column; c < column + kDepthBytes / 4; ++c) {
     if (memory.written[c].contains(lanes)) continue;
-    throw Fault("A reads tensor memory that nobody wrote: column " + std::to_string(c) +
-                ", lanes from " + std::to_string(first_lane));
+    throw Fault(Rule::kTensorUndefined, "A reads tensor memory that nobody wrote: column " +
+                                            std::to_string(c) + ", lanes from " +
+                                            std::to_string(first_lane));
   }
   with_type(type, [&]<ElementType kType>() {
     load_tensor<kType>(memory, column, first_lane, rows, panel);

@@ -15,8 +15,9 @@ void check_columns(uint32_t columns) {
   if (columns >= kAllocationUnit && columns <= kTensorColumns && std::has_single_bit(columns)) {
     return;
   }
-  throw Fault(std::to_string(columns) +
-              " columns of tensor memory; allowed: a power of two from 32 to 512");
+  throw Fault(Rule::kTensorAllocation,
+              std::to_string(columns) +
+                  " columns of tensor memory; allowed: a power of two from 32 to 512");
 }
 
 /// Tells the monitor of columns taken or given back.
@@ -77,10 +78,12 @@ Step tensor_alloc(Warp& w, const Inst& i, uint32_t mask) {
   check_columns(columns);
   use_group(*w.cta, i.mod[0]);
   TensorMemory& t = tensor_memory(*w.cta);
-  if (t.relinquished) throw Fault("an allocation after tcgen05.relinquish_alloc_permit");
+  if (t.relinquished)
+    throw Fault(Rule::kTensorAllocation, "an allocation after tcgen05.relinquish_alloc_permit");
   if (w.wait.kind != WaitKind::kTensorAlloc && columns > t.last_columns) {
-    throw Fault(std::to_string(columns) + " columns after an allocation of " +
-                std::to_string(t.last_columns) + "; allowed: no more than before");
+    throw Fault(Rule::kTensorAllocation,
+                std::to_string(columns) + " columns after an allocation of " +
+                    std::to_string(t.last_columns) + "; allowed: no more than before");
   }
   if (i.mod[0] == 2) return alloc_pair(w, i, mask, columns);
   const auto column = t.find_free(columns);
@@ -104,8 +107,9 @@ Step tensor_dealloc(Warp& w, const Inst& i, uint32_t mask) {
     return w.pass();
   }
   if (a == nullptr || a->columns != columns || a->given_back) {
-    throw Fault("tensor memory address " + hex(address) + " with " + std::to_string(columns) +
-                " columns is no allocation; allocated is " + t.describe_allocations());
+    throw Fault(Rule::kTensorAllocation,
+                "tensor memory address " + hex(address) + " with " + std::to_string(columns) +
+                    " columns is no allocation; allocated is " + t.describe_allocations());
   }
   if (i.mod[0] == 2) {
     Cta& peer = peer_of(*w.cta);

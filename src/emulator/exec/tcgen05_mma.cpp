@@ -322,8 +322,9 @@ class MmaOp final : public TensorOp {
     const uint32_t column = operands_.d & 0xffff;
     for (uint32_t c = column; c < column + block.columns; ++c) {
       if (t.written[c].contains(lanes)) continue;
-      throw Fault("the product adds to tensor memory that nobody wrote: column " +
-                  std::to_string(c) + ", lanes from " + std::to_string(block.lane));
+      throw Fault(Rule::kTensorUndefined,
+                  "the product adds to tensor memory that nobody wrote: column " +
+                      std::to_string(c) + ", lanes from " + std::to_string(block.lane));
     }
   }
 

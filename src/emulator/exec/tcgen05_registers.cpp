@@ -101,9 +101,11 @@ Patch patch_of(Warp& w, const Inst& i, uint32_t mask) {
   const uint32_t own = w.index % 4 * kQuarter;
   const bool mine = p.lane == own || (p.rows() == 16 && p.lane == own + 16);
   if (!mine) {
-    throw Fault("tensor memory address " + hex(address) + " names lane " + std::to_string(p.lane) +
-                "; allowed for warp " + std::to_string(w.index) + ": lane " + std::to_string(own) +
-                (p.rows() == 16 ? " or " + std::to_string(own + 16) : ""));
+    throw Fault(Rule::kTensorForeignLanes,
+                "tensor memory address " + hex(address) + " names lane " + std::to_string(p.lane) +
+                    "; allowed for warp " + std::to_string(w.index) + ": lane " +
+                    std::to_string(own) +
+                    (p.rows() == 16 ? " or " + std::to_string(own + 16) : ""));
   }
   p.check(tensor_memory(*w.cta));
   return p;

@@ -40,8 +40,23 @@ enum class Rule : uint8_t {
   kExitCopy,
   kExitProduct,
   kExitPeer,
+  // The machine's own, which are looked for always.
+  kDeadlock,
+  kOutOfBounds,
+  kMisaligned,
+  kReadOnly,
+  kMbarrierMissing,
+  kMbarrierReinit,
+  kMbarrierOverwritten,
+  kMbarrierCount,
+  kMbarrierBytes,
+  kNamedBarrier,
+  kTensorAllocation,
+  kTensorUnallocated,
+  kTensorForeignLanes,
+  kWgmmaDiffers,
 };
-constexpr int kRules = static_cast<int>(Rule::kExitPeer) + 1;
+constexpr int kRules = static_cast<int>(Rule::kWgmmaDiffers) + 1;
 
 struct RuleText {
   Rule rule;
@@ -49,6 +64,7 @@ struct RuleText {
   Level level;
   std::string_view meaning;
   std::string_view section;  ///< Of the PTX ISA, 9.1.
+  bool always = false;       ///< Looked for with checks off too.
 };
 
 /// In the order of the enumeration.

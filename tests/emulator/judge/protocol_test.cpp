@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // mbarriers, wgmma, tensor memory, exits.
+#include <fstream>
+#include <iterator>
+
 #include "emulator/judge/rule_case.h"
 
 namespace fa4::emulator::test {
@@ -208,6 +211,18 @@ TEST(JudgeRules, AreAList) {
       EXPECT_TRUE(text.rule == other.rule || text.name != other.name) << text.name;
     }
     EXPECT_FALSE(text.meaning.empty() || text.section.empty()) << text.name;
+  }
+}
+
+/// docs/emulator.md has the list's rows, to the letter.
+TEST(JudgeRules, StandInTheDocs) {
+  std::ifstream file(FA4_SOURCE_DIR "/docs/emulator.md");
+  const std::string docs((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  for (const RuleText& text : all_rules()) {
+    const std::string row = "| `" + std::string(text.name) + "` | " +
+                            (text.level == Level::kError ? "error" : "warning") + " | " +
+                            std::string(text.meaning) + " | " + std::string(text.section) + " |";
+    EXPECT_NE(docs.find(row), std::string::npos) << row;
   }
 }
 

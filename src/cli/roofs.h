@@ -45,6 +45,8 @@ int64_t flops_of_fma();
 float exp2(const float* x, int64_t count);
 /// Sum of `count` floats (a multiple of 256).
 float read(const float* x, int64_t count);
+/// The same read as eight streams in turns (a multiple of 512).
+float read_streams(const float* x, int64_t count);
 
 bool has_bf16_dot();
 float bf16_dot(int64_t iterations);

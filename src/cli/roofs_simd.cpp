@@ -77,8 +77,7 @@ float Exp2OfMany(const float* x, int64_t count) {
   return hn::GetLane(hn::SumOfLanes(d, (s0 + s1) + (s2 + s3)));
 }
 
-float Read(const float* x, int64_t count) {
-  const D d;
+V SumOf(D d, const float* x, int64_t count) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   V s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
   for (int64_t i = 0; i < count; i += 4 * lanes) {
@@ -87,7 +86,23 @@ float Read(const float* x, int64_t count) {
     s2 = s2 + hn::LoadU(d, x + i + 2 * lanes);
     s3 = s3 + hn::LoadU(d, x + i + 3 * lanes);
   }
-  return hn::GetLane(hn::SumOfLanes(d, (s0 + s1) + (s2 + s3)));
+  return (s0 + s1) + (s2 + s3);
+}
+
+float Read(const float* x, int64_t count) {
+  const D d;
+  return hn::GetLane(hn::SumOfLanes(d, SumOf(d, x, count)));
+}
+
+float ReadStreams(const float* x, int64_t count) {
+  constexpr int64_t kStreams = 8, kTurn = 64;
+  const D d;
+  V sum = hn::Zero(d);
+  const int64_t each = count / kStreams;
+  for (int64_t i = 0; i < each; i += kTurn) {
+    for (int64_t s = 0; s < kStreams; ++s) sum = sum + SumOf(d, x + s * each + i, kTurn);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
 }  // namespace
@@ -103,12 +118,16 @@ HWY_EXPORT(FlopsOfFma);
 HWY_EXPORT(Fma);
 HWY_EXPORT(Exp2OfMany);
 HWY_EXPORT(Read);
+HWY_EXPORT(ReadStreams);
 
 const char* target_name() { return HWY_DYNAMIC_DISPATCH(Name)(); }
 int64_t flops_of_fma() { return HWY_DYNAMIC_DISPATCH(FlopsOfFma)(); }
 float fma(int64_t iterations) { return HWY_DYNAMIC_DISPATCH(Fma)(iterations); }
 float exp2(const float* x, int64_t count) { return HWY_DYNAMIC_DISPATCH(Exp2OfMany)(x, count); }
 float read(const float* x, int64_t count) { return HWY_DYNAMIC_DISPATCH(Read)(x, count); }
+float read_streams(const float* x, int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(ReadStreams)(x, count);
+}
 
 }  // namespace fa4::cli::probe
 #endif

@@ -93,6 +93,21 @@ TEST_F(EmulatedForward, SameBitsInEverySchedule) {
   }
 }
 
+/// No error and no warning, whatever the schedule.
+TEST_F(EmulatedForward, PassesTheJudge) {
+  for (const char* setting :
+       {"seed=0,checks=warnings,timing=earliest", "seed=1,checks=warnings,timing=latest",
+        "seed=2,checks=warnings,schedule=priority,resident=4"}) {
+    const Setting scope(setting);
+    for (const int64_t d : {64, 128, 256}) {
+      Case c = test::ref64({.s_q = 200, .s_k = 300, .heads_q = 4, .heads_k = 2, .d = d},
+                           DType::kBFloat16, static_cast<uint64_t>(d));
+      c.options.causal = Causal::kBottomRight;
+      expect_right(c);
+    }
+  }
+}
+
 TEST_F(EmulatedForward, SettingsAreChecked) {
   const Setting scope("timing=never");
   Case c = test::ref64({.s_q = 1, .s_k = 1, .d = 64}, DType::kBFloat16);

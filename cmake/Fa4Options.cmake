@@ -5,6 +5,14 @@ target_compile_options(fa4_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
   $<$<BOOL:${FA4_WERROR}>:-Werror>)
 
+if(FA4_SANITIZE)
+  # What a source forgot to include shows in these builds.
+  set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)
+else()
+  # So that ccache can look into precompiled headers.
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
+endif()
+
 if(FA4_FEW_TARGETS)
   target_compile_definitions(fa4_options INTERFACE FA4_FEW_TARGETS)
 endif()

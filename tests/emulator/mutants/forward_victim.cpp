@@ -219,7 +219,8 @@ class ForwardVictim final : public Victim {
   }
 
   Result<RunKernel> load(const std::string& ptx) const override {
-    const VictimRuntime& runtime = keep(std::make_unique<VictimRuntime>(ptx));
+    auto made = std::make_unique<VictimRuntime>(ptx);
+    const VictimRuntime& runtime = keep(std::move(made));
     auto forward = gpu::sm90::Forward::make(runtime, problem_);
     if (!forward.ok()) return forward.status();
     return RunKernel([this, forward = *std::move(forward)](const RunOptions& options) {

@@ -218,7 +218,8 @@ Result<std::vector<Mutant>> all_mutants() {
   for (Mutant& m : tensor_faults()) all.push_back(std::move(m));
   uint64_t seed = 1;
   for (const Share& share : kShares) {
-    const Victim& victim = victim_named(share.victim);
+    const std::string name = share.victim;
+    const Victim& victim = victim_named(name);
     const auto ptx = victim.ptx(nullptr);
     if (!ptx.ok()) return ptx.status();
     for (Mutant& m :

@@ -219,7 +219,7 @@ class ForwardVictim final : public Victim {
   }
 
   Result<RunKernel> load(const std::string& ptx) const override {
-    auto made = std::make_unique<VictimRuntime>(ptx);
+    std::unique_ptr<const VictimRuntime> made = std::make_unique<VictimRuntime>(ptx);
     const VictimRuntime& runtime = keep(std::move(made));
     auto forward = gpu::sm90::Forward::make(runtime, problem_);
     if (!forward.ok()) return forward.status();

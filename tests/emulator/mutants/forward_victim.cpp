@@ -142,12 +142,12 @@ class VictimRuntime final : public gpu::Runtime {
 thread_local VictimRuntime::Scope VictimRuntime::scope{};
 
 /// Kernels are remembered by the runtime's address, so none may come twice.
-const VictimRuntime& keep(std::unique_ptr<const VictimRuntime> runtime) {
+const VictimRuntime* keep(std::unique_ptr<const VictimRuntime> runtime) {
   static std::mutex mutex;
   static std::vector<std::unique_ptr<const VictimRuntime>> all;
   const std::lock_guard lock(mutex);
   all.push_back(std::move(runtime));
-  return *all.back();
+  return all.back().get();
 }
 
 // ---- problems -----------------------------------------------------------------------------------
@@ -219,9 +219,8 @@ class ForwardVictim final : public Victim {
   }
 
   Result<RunKernel> load(const std::string& ptx) const override {
-    std::unique_ptr<const VictimRuntime> made = std::make_unique<VictimRuntime>(ptx);
-    const VictimRuntime& runtime = keep(std::move(made));
-    auto forward = gpu::sm90::Forward::make(runtime, problem_);
+    const VictimRuntime* runtime = keep(std::make_unique<VictimRuntime>(ptx));
+    auto forward = gpu::sm90::Forward::make(*runtime, problem_);
     if (!forward.ok()) return forward.status();
     return RunKernel([this, forward = *std::move(forward)](const RunOptions& options) {
       return run(forward, options);

@@ -5,6 +5,12 @@ target_compile_options(fa4_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
   $<$<BOOL:${FA4_WERROR}>:-Werror>)
 
+# GCC 13 takes a reference to an element of a static table for a dangling one.
+include(CheckCXXCompilerFlag)
+check_cxx_compiler_flag(-Wdangling-reference FA4_HAS_DANGLING_REFERENCE)
+target_compile_options(fa4_options INTERFACE
+  $<$<AND:$<BOOL:${FA4_HAS_DANGLING_REFERENCE}>,$<COMPILE_LANGUAGE:CXX>>:-Wno-dangling-reference>)
+
 if(FA4_SANITIZE)
   # What a source forgot to include shows in these builds.
   set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)

@@ -69,7 +69,8 @@ def find_package_refuses_another_minor_version():
     (source / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.25)\nproject(x CXX)\nfind_package(fa4cpp 99.0)\n"
         "if(fa4cpp_FOUND)\n  message(FATAL_ERROR found)\nendif()\n")
-    run("cmake", "-S", source, "-B", source / "build", f"-DCMAKE_PREFIX_PATH={PREFIX}")
+    run("cmake", "-S", source, "-B", source / "build", "-G", "Ninja",
+        f"-DCMAKE_PREFIX_PATH={PREFIX}")
 
 
 def pkg_config():

@@ -185,7 +185,12 @@ struct Kernel {
   uint32_t register_bytes = 0;  ///< Of a warp.
   uint32_t predicates = 0;
 
-  uint32_t param_bytes = 0;
+  struct Param {
+    uint32_t offset;
+    uint32_t bytes;
+  };
+  std::vector<Param> params;                  ///< In their order.
+  uint32_t param_bytes = 0;                   ///< All of them.
   uint32_t static_shared_end = kSharedStart;  ///< Offset behind the static variables.
   uint32_t dynamic_align = 16;
   uint32_t local_bytes = 0;                  ///< Of one lane.

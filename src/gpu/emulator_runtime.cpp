@@ -2,17 +2,15 @@
 #include "gpu/emulator_runtime.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <new>
-#include <string_view>
 
 #include "emulator/emulator.h"
 #include "emulator/tensor_map.h"
+#include "gpu/emulator_settings.h"
 
 namespace fa4::gpu {
 namespace {
@@ -20,7 +18,6 @@ namespace {
 constexpr std::align_val_t kAlignment{256};
 constexpr int64_t kL2Bytes = int64_t{50} << 20;
 constexpr int64_t kSharedBytes = 227 * 1024;
-constexpr int kMultiprocessors = 4;  ///< Few, so that blocks take several tiles of a list.
 
 class EmulatedKernel final : public Kernel {
  public:
@@ -31,66 +28,6 @@ class EmulatedKernel final : public Kernel {
  private:
   std::shared_ptr<const emulator::Kernel> kernel_;
 };
-
-struct Settings {
-  emulator::RunOptions run;
-  int multiprocessors = kMultiprocessors;
-};
-
-template <class T>
-bool parse_number(std::string_view text, T& out) {
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), out);
-  return result.ec == std::errc() && result.ptr == text.data() + text.size();
-}
-
-bool set_option(Settings& s, std::string_view name, std::string_view value) {
-  if (name == "seed") return parse_number(value, s.run.seed);
-  if (name == "workers") return parse_number(value, s.run.workers) && s.run.workers > 0;
-  if (name == "resident") {
-    return parse_number(value, s.run.resident_clusters) && s.run.resident_clusters > 0;
-  }
-  if (name == "multiprocessors") {
-    return parse_number(value, s.multiprocessors) && s.multiprocessors > 0;
-  }
-  if (name == "timing") {
-    using emulator::Timing;
-    if (value == "earliest") return s.run.timing = Timing::kEarliest, true;
-    if (value == "random") return s.run.timing = Timing::kRandom, true;
-    if (value == "latest") return s.run.timing = Timing::kLatest, true;
-  }
-  if (name == "checks") {
-    using emulator::Checks;
-    if (value == "off") return s.run.checks = Checks::kOff, true;
-    if (value == "errors") return s.run.checks = Checks::kErrors, true;
-    if (value == "warnings") return s.run.checks = Checks::kWarnings, true;
-  }
-  if (name == "schedule") {
-    using emulator::Schedule;
-    if (value == "random") return s.run.schedule = Schedule::kRandom, true;
-    if (value == "priority") return s.run.schedule = Schedule::kPriority, true;
-  }
-  return false;
-}
-
-/// Read at each launch, so that a program may change its mind.
-Result<Settings> settings() {
-  Settings s;
-  const char* variable = std::getenv("FA4_EMULATOR");
-  std::string_view rest = variable == nullptr ? std::string_view() : variable;
-  while (!rest.empty()) {
-    const std::string_view entry = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(rest.size(), entry.size() + 1));
-    const size_t equals = entry.find('=');
-    if (equals == std::string_view::npos ||
-        !set_option(s, entry.substr(0, equals), entry.substr(equals + 1))) {
-      return invalid_argument(
-          "FA4_EMULATOR: has " + std::string(entry) +
-          "; allowed: seed=N, timing=earliest|random|latest, schedule=random|priority, workers=N, "
-          "resident=N, multiprocessors=N, checks=off|errors|warnings");
-    }
-  }
-  return s;
-}
 
 Result<emulator::MapType> map_type(DType dtype) {
   switch (dtype) {
@@ -116,8 +53,8 @@ class EmulatorRuntime final : public Runtime {
     properties_.name = to_string(device);
     properties_.major = device.index / 10;
     properties_.minor = device.index % 10;
-    const auto s = settings();
-    properties_.multiprocessors = s.ok() ? s->multiprocessors : kMultiprocessors;
+    const auto s = emulator_settings();
+    properties_.multiprocessors = s.ok() ? s->multiprocessors : EmulatorSettings{}.multiprocessors;
     properties_.l2_bytes = kL2Bytes;
     properties_.shared_bytes = kSharedBytes;
   }
@@ -139,7 +76,7 @@ class EmulatorRuntime final : public Runtime {
 
   Status launch(const Kernel& kernel, const Launch& launch, std::span<const std::byte> params,
                 Stream) const override {
-    const auto s = settings();
+    const auto s = emulator_settings();
     if (!s.ok()) return s.status();
     emulator::LaunchConfig config;
     config.blocks = {launch.blocks, 1, 1};
@@ -242,7 +179,7 @@ Result<const Runtime*> emulator_runtime(Device device) {
     return invalid_argument("device: is " + to_string(device) +
                             "; allowed: emulator:sm_80, emulator:sm_90a, emulator:sm_100a");
   }
-  const auto s = settings();
+  const auto s = emulator_settings();
   if (!s.ok()) return s.status();
   static std::mutex mutex;
   static std::map<int, std::unique_ptr<const Runtime>> runtimes;

@@ -134,6 +134,7 @@ void Decoder::declare_params() {
     if (v.bytes() > kMaxParamBytes || at + v.bytes() > kMaxParamBytes) {
       fail_at(v.line, "more than " + std::to_string(kMaxParamBytes) + " bytes of parameters");
     }
+    kernel_.params.push_back({static_cast<uint32_t>(at), static_cast<uint32_t>(v.bytes())});
     at += v.bytes();
   }
   kernel_.param_bytes = static_cast<uint32_t>(at);

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How the emulator runs what it is given, as the environment variable FA4_EMULATOR says
+// (emulator_runtime.h lists its settings).
+#pragma once
+
+#include <fa4/status.h>
+
+#include "emulator/options.h"
+
+namespace fa4::gpu {
+
+struct EmulatorSettings {
+  emulator::RunOptions run;
+  int multiprocessors = 4;  ///< Few, so that blocks take several tiles of a list.
+};
+
+/// Reads the variable; called at each launch, so that a program may change its mind.
+Result<EmulatorSettings> emulator_settings();
+
+}  // namespace fa4::gpu

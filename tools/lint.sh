@@ -10,6 +10,9 @@ shift 2
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 [ $# -gt 0 ] && files=("$@") || mapfile -t files < <(find src -name "*.cpp" | sort)
 mkdir -p "$build/tidy"
+# The commands without GCC's precompiled headers, which clang cannot read.
+sed -E 's/ -fpch-preprocess| -Winvalid-pch -include [^ ]*cmake_pch\.hxx//g' \
+  "$build/compile_commands.json" >"$build/tidy/compile_commands.json"
 common=$({ "$tool" --version; cat .clang-tidy; find include src -name '*.h' | sort | xargs cat; } | cksum)
 
 lint() {
@@ -17,7 +20,7 @@ lint() {
   stamp=$build/tidy/${file//\//_}.$(echo "$common" | cat - "$file" | cksum | cut -d ' ' -f 1)
   if [ -e "$stamp" ]; then
     echo "PASS $file"
-  elif "$tool" -p "$build" --quiet --extra-arg=-DFA4_FEW_TARGETS "$file" >"$log" 2>/dev/null; then
+  elif "$tool" -p "$build/tidy" --quiet --extra-arg=-DFA4_FEW_TARGETS "$file" >"$log" 2>/dev/null; then
     rm -f "$build/tidy/${file//\//_}".[0-9]*
     touch "$stamp"
     echo "PASS $file"

@@ -5,7 +5,7 @@
 
 #include <fa4/status.h>
 
-#include "emulator/options.h"
+#include "emulator/emulator.h"
 
 namespace fa4::gpu {
 

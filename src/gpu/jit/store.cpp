@@ -38,12 +38,12 @@ class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& folder) {
     // A sweep between making the file and locking it takes the file away: then once more.
-    for (int attempt = 0; attempt < 3; ++attempt) {
+    for (int attempt = 0; attempt < 32; ++attempt) {
       path_ = folder + "/" + kTemporary + "XXXXXX";
       descriptor_ = mkostemp(path_.data(), O_CLOEXEC);
       struct stat status {};
       if (descriptor_ < 0) return;
-      flock(descriptor_, LOCK_EX | LOCK_NB);
+      flock(descriptor_, LOCK_EX);
       if (fstat(descriptor_, &status) == 0 && status.st_nlink > 0) return;
       close(descriptor_);
       descriptor_ = -1;
@@ -86,13 +86,13 @@ void for_each_entry(const std::string& folder, const Visit& visit) {
   for (; !error && at != std::filesystem::directory_iterator(); at.increment(error)) visit(*at);
 }
 
-/// Whether no living process holds the lock of a TemporaryFile.
-bool is_abandoned(const std::string& path) {
+/// Removes a file whose TemporaryFile has died: no living process holds its lock. It is removed
+/// under the lock, or a writer could take the file for its own in between.
+void remove_if_abandoned(const std::string& path) {
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return false;
-  const bool free = flock(descriptor, LOCK_EX | LOCK_NB) == 0;
+  if (descriptor < 0) return;
+  if (flock(descriptor, LOCK_EX | LOCK_NB) == 0) unlink(path.c_str());
   close(descriptor);
-  return free;
 }
 
 }  // namespace
@@ -142,7 +142,7 @@ void Store::sweep() const {
   if (folder_.empty()) return;
   for_each_entry(folder_, [](const std::filesystem::directory_entry& entry) {
     if (!entry.path().filename().string().starts_with(kTemporary)) return;
-    if (is_abandoned(entry.path())) unlink(entry.path().c_str());
+    remove_if_abandoned(entry.path());
   });
 }
 

@@ -10,12 +10,6 @@ using exec::FloatForm;
 using exec::FloatOp;
 using exec::IntegerOp;
 
-Type type_wanted(Decoder& d) {
-  const auto type = d.mods.take_type();
-  if (!type) d.fail("a type is wanted");
-  return *type;
-}
-
 constexpr Decoder::Field kSources[] = {&Inst::a, &Inst::b, &Inst::c, &Inst::e};
 
 void emit_integer(Decoder& d, IntegerOp op, Type type, size_t sources) {
@@ -63,18 +57,16 @@ void emit_carry(Decoder& d, exec::CarryOp op, Type type, bool takes, bool sets) 
 template <exec::CarryOp kOp>
 void with_carry(Decoder& d) {
   const bool sets = d.mods.take("cc");
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   exec::CarryOp op = kOp;
   if (op == exec::CarryOp::kMadLow) {
-    const int part = d.mods.take_one({"lo", "hi"});
-    if (part < 0) d.fail(".lo or .hi is wanted");
-    if (part == 1) op = exec::CarryOp::kMadHigh;
+    if (d.take_high()) op = exec::CarryOp::kMadHigh;
   }
   emit_carry(d, op, type, true, sets);
 }
 
 void add_or_sub(Decoder& d, bool sub) {
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   if (d.mods.take("cc")) {
     return emit_carry(d, sub ? exec::CarryOp::kSub : exec::CarryOp::kAdd, type, false, true);
   }
@@ -105,7 +97,7 @@ void emit_wide(Decoder& d, IntegerOp op, Type type, size_t sources) {
 }
 
 void mul(Decoder& d) {
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   if (ptx::is_float(type)) return emit_float(d, float_form(d, FloatOp::kMul, type), 2);
   switch (d.mods.take_one({"lo", "hi", "wide"})) {
     case 0:
@@ -120,12 +112,11 @@ void mul(Decoder& d) {
 }
 
 void mad(Decoder& d) {
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   if (ptx::is_float(type)) return emit_float(d, float_form(d, FloatOp::kFma, type), 3);
   if (d.mods.take("cc")) {
-    const int part = d.mods.take_one({"lo", "hi"});
-    if (part < 0) d.fail(".lo or .hi is wanted");
-    return emit_carry(d, part == 0 ? exec::CarryOp::kMadLow : exec::CarryOp::kMadHigh, type, false,
+    const bool high = d.take_high();
+    return emit_carry(d, high ? exec::CarryOp::kMadHigh : exec::CarryOp::kMadLow, type, false,
                       true);
   }
   switch (d.mods.take_one({"lo", "hi", "wide"})) {
@@ -141,23 +132,23 @@ void mad(Decoder& d) {
 }
 
 void fma(Decoder& d) {
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   // fma.rn.f32.bf16: the products are of another type than the sum.
   if (d.mods.take_type()) d.fail("mixed types are not supported");
   emit_float(d, float_form(d, FloatOp::kFma, type), 3);
 }
 
 void div(Decoder& d) {
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   if (!ptx::is_float(type)) return emit_integer(d, IntegerOp::kDiv, type, 2);
   d.mods.take_one({"approx", "full"});
   emit_float(d, float_form(d, FloatOp::kDiv, type), 2);
 }
 
-void rem(Decoder& d) { emit_integer(d, IntegerOp::kRem, type_wanted(d), 2); }
+void rem(Decoder& d) { emit_integer(d, IntegerOp::kRem, d.take_type(), 2); }
 
 void min_or_max(Decoder& d, bool max) {
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   if (!ptx::is_float(type)) {
     return emit_integer(d, max ? IntegerOp::kMax : IntegerOp::kMin, type, 2);
   }
@@ -176,24 +167,24 @@ void max(Decoder& d) { min_or_max(d, true); }
 
 template <IntegerOp kInteger, FloatOp kFloat>
 void integer_or_float_unary(Decoder& d) {
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   if (ptx::is_float(type)) return emit_float(d, float_form(d, kFloat, type), 1);
   emit_integer(d, kInteger, type, 1);
 }
 
 template <FloatOp kOp>
 void float_unary(Decoder& d) {
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   d.mods.take("approx");
   emit_float(d, float_form(d, kOp, type), 1);
 }
 
-void copysign(Decoder& d) { emit_float(d, float_form(d, FloatOp::kCopysign, type_wanted(d)), 2); }
+void copysign(Decoder& d) { emit_float(d, float_form(d, FloatOp::kCopysign, d.take_type()), 2); }
 
-void sad(Decoder& d) { emit_integer(d, IntegerOp::kSad, type_wanted(d), 3); }
+void sad(Decoder& d) { emit_integer(d, IntegerOp::kSad, d.take_type(), 3); }
 
 void logic_op(Decoder& d, IntegerOp op, exec::PredicateOp predicate) {
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   const bool one = op == IntegerOp::kNot;
   if (type != Type::kPred) return emit_integer(d, op, type, one ? 1 : 2);
   d.want_operands(one ? 2 : 3);
@@ -209,13 +200,13 @@ void bit_not(Decoder& d) { logic_op(d, IntegerOp::kNot, exec::PredicateOp::kNot)
 
 template <IntegerOp kOp>
 void one_type_unary(Decoder& d) {
-  emit_integer(d, kOp, type_wanted(d), 1);
+  emit_integer(d, kOp, d.take_type(), 1);
 }
 
 /// The second source is a 32-bit number whatever the type.
 template <IntegerOp kOp>
 void shift(Decoder& d) {
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   d.want_operands(3);
   d.write(&Inst::d, d.operand(0), type);
   d.read(&Inst::a, d.operand(1), type);
@@ -228,7 +219,7 @@ template <IntegerOp kOp>
 void count(Decoder& d) {
   IntegerOp op = kOp;
   if (op == IntegerOp::kBfind && d.mods.take("shiftamt")) op = IntegerOp::kBfindShift;
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   d.want_operands(2);
   d.write(&Inst::d, d.operand(0), Type::kU32);
   d.read(&Inst::a, d.operand(1), type);
@@ -236,7 +227,7 @@ void count(Decoder& d) {
 }
 
 void bfe(Decoder& d) {
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   d.want_operands(4);
   d.write(&Inst::d, d.operand(0), type);
   d.read(&Inst::a, d.operand(1), type);
@@ -246,7 +237,7 @@ void bfe(Decoder& d) {
 }
 
 void bfi(Decoder& d) {
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   d.want_operands(5);
   d.write(&Inst::d, d.operand(0), type);
   d.read(&Inst::a, d.operand(1), type);
@@ -261,14 +252,14 @@ void shf(Decoder& d) {
   if (!left && !d.mods.take("r")) d.fail(".l or .r is wanted");
   const bool wrap = d.mods.take("wrap");
   if (!wrap && !d.mods.take("clamp")) d.fail(".wrap or .clamp is wanted");
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   const IntegerOp op = left ? (wrap ? IntegerOp::kShfLeftWrap : IntegerOp::kShfLeftClamp)
                             : (wrap ? IntegerOp::kShfRightWrap : IntegerOp::kShfRightClamp);
   emit_integer(d, op, type, 3);
 }
 
 void lop3(Decoder& d) {
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   d.want_operands(5);
   d.write(&Inst::d, d.operand(0), type);
   for (size_t i = 0; i < 3; ++i) d.read(kSources[i], d.operand(i + 1), type);
@@ -279,11 +270,11 @@ void lop3(Decoder& d) {
 void prmt(Decoder& d) {
   const int mode = d.mods.take_one({"f4e", "b4e", "rc8", "ecl", "ecr", "rc16"});
   d.inst.mod[0] = static_cast<uint8_t>(mode + 1);
-  emit_integer(d, IntegerOp::kPrmt, type_wanted(d), 3);
+  emit_integer(d, IntegerOp::kPrmt, d.take_type(), 3);
 }
 
 void dp4a(Decoder& d) {
-  const Type a = type_wanted(d), b = type_wanted(d);
+  const Type a = d.take_type(), b = d.take_type();
   d.inst.mod[0] = ptx::is_signed(a) ? 1 : 0;
   d.inst.mod[1] = ptx::is_signed(b) ? 1 : 0;
   emit_integer(d, IntegerOp::kDp4a, Type::kU32, 3);

@@ -12,12 +12,6 @@ namespace {
 using exec::WarpOp;
 using Kind = Operand::Kind;
 
-Type type_wanted(Decoder& d) {
-  const auto type = d.mods.take_type();
-  if (!type) d.fail("a type is wanted");
-  return *type;
-}
-
 void bra(Decoder& d) {
   d.mods.take("uni");
   d.want_operands(1);
@@ -86,7 +80,7 @@ void shfl(Decoder& d) {
   want_sync(d);
   const int mode = d.mods.take_one({"up", "down", "bfly", "idx"});
   if (mode < 0) d.fail("a mode is wanted");
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   if (ptx::size_of(type) != 4) d.fail("a 32-bit type is wanted");
   d.want_operands(5);
   d.inst.mod[0] = static_cast<uint8_t>(mode);
@@ -135,7 +129,7 @@ void match(Decoder& d) {
   const bool all = d.mods.take("all");
   if (!all && !d.mods.take("any")) d.fail(".all or .any is wanted");
   want_sync(d);
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   d.want_operands(3);
   d.inst.mod[0] = all ? 1 : 0;
   const Operand& result = d.operand(0);
@@ -154,7 +148,7 @@ void redux(Decoder& d) {
   if (op < 0) d.fail("an operation is wanted");
   d.inst.mod[2] = d.mods.take("abs") ? 1 : 0;
   const bool nan = d.mods.take("NaN");
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   const bool is_float = type == Type::kF32;
   if (is_float && op != 1 && op != 2) d.fail("only .min and .max are for .f32");
   if (!is_float && ptx::size_of(type) != 4) d.fail("a 32-bit type is wanted");

@@ -10,12 +10,6 @@ namespace {
 using exec::BulkKind;
 using Kind = Operand::Kind;
 
-Type type_wanted(Decoder& d) {
-  const auto type = d.mods.take_type();
-  if (!type) d.fail("a type is wanted");
-  return *type;
-}
-
 /// Appends an address's base register to the list. Returns its bytes.
 uint8_t list_address(Decoder& d, const Operand& o, uint32_t Inst::*offset) {
   if (o.kind != Kind::kAddress) d.fail("an address in brackets is wanted");
@@ -112,7 +106,7 @@ ReduceKind reduction(Decoder& d) {
 
 MapType element_type(Decoder& d) {
   d.mods.take("noftz");
-  switch (type_wanted(d)) {
+  switch (d.take_type()) {
     case Type::kU32:
     case Type::kB32:
       return MapType::kU32;

@@ -12,12 +12,6 @@ using exec::MemoryForm;
 using exec::ReduceOp;
 using Kind = Operand::Kind;
 
-Type type_wanted(Decoder& d) {
-  const auto type = d.mods.take_type();
-  if (!type) d.fail("a type is wanted");
-  return *type;
-}
-
 Space take_space(Decoder& d) {
   switch (d.mods.take_one({"global", "shared", "shared::cta", "shared::cluster", "local", "const",
                            "param", "param::entry", "param::func"})) {
@@ -125,7 +119,7 @@ void load_or_store(Decoder& d) {
   form.space = take_space(d);
   take_hints(d);
   const uint32_t count = take_vector(d);
-  form.type = type_wanted(d);
+  form.type = d.take_type();
   d.want_operands(without_policy(d, 2));
   const Operand& value = d.operand(kLoads ? 0 : 1);
   if (form.space == Space::kParam) form.space = d.param_space(d.operand(kLoads ? 1 : 0));
@@ -154,7 +148,7 @@ void atomic(Decoder& d, bool result) {
   const ReduceOp op = take_operation(d);
   d.mods.take("noftz");
   const uint32_t count = take_vector(d);
-  form.type = type_wanted(d);
+  form.type = d.take_type();
   const bool floats = ptx::is_float(form.type);
   if (floats && op != ReduceOp::kAdd) d.fail("only .add is supported for that type");
   const bool swap = op == ReduceOp::kCompareSwap;
@@ -184,7 +178,7 @@ void set_sizes(Decoder& d, Space space, Type to, Type from) {
 void cvta(Decoder& d) {
   const bool from_generic = d.mods.take("to");
   const Space space = take_space(d);
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   d.want_operands(2);
   set_sizes(d, space, type, type);
   d.write(&Inst::d, d.operand(0), type);
@@ -205,7 +199,7 @@ void isspacep(Decoder& d) {
 
 void mapa(Decoder& d) {
   const Space space = take_space(d);
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   d.want_operands(3);
   set_sizes(d, space, type, type);
   d.write(&Inst::d, d.operand(0), type);
@@ -216,7 +210,7 @@ void mapa(Decoder& d) {
 
 void getctarank(Decoder& d) {
   const Space space = take_space(d);
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   d.want_operands(2);
   set_sizes(d, space, Type::kU32, type);
   d.write(&Inst::d, d.operand(0), Type::kU32);

@@ -9,12 +9,6 @@ namespace {
 using exec::Conversion;
 using Kind = Operand::Kind;
 
-Type type_wanted(Decoder& d) {
-  const auto type = d.mods.take_type();
-  if (!type) d.fail("a type is wanted");
-  return *type;
-}
-
 Type bits_type(uint32_t bytes) {
   switch (bytes) {
     case 1:
@@ -49,7 +43,7 @@ void mov_vector(Decoder& d, Type type, bool pack) {
 }
 
 void mov(Decoder& d) {
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   d.want_operands(2);
   if (type == Type::kPred) {
     d.write_predicate(&Inst::d, d.operand(0));
@@ -111,8 +105,8 @@ void cvt(Decoder& d) {
   if (d.mods.take("pack")) d.fail("cvt.pack is not supported");
   Conversion c;
   take_rounding(d, c);
-  c.to = type_wanted(d);
-  c.from = type_wanted(d);
+  c.to = d.take_type();
+  c.from = d.take_type();
   c.flush = d.mods.take("ftz");
   c.saturate = d.mods.take("satfinite");
   c.saturate |= d.mods.take("sat");
@@ -153,7 +147,7 @@ exec::Compare comparison(Decoder& d, Type type) {
 }
 
 void setp(Decoder& d) {
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   const exec::Compare compare = comparison(d, type);
   const int combine = d.mods.take_one({"and", "or", "xor"});
   const bool flush = d.mods.take("ftz");
@@ -174,7 +168,7 @@ void setp(Decoder& d) {
 }
 
 void selp(Decoder& d) {
-  const Type type = type_wanted(d);
+  const Type type = d.take_type();
   d.want_operands(4);
   d.write(&Inst::d, d.operand(0), type);
   d.read(&Inst::a, d.operand(1), type);
@@ -191,7 +185,7 @@ void emit_selection(Decoder& d, Type type, uint32_t p) {
 
 /// set.compare{.and}.dtype.stype d, a, b{, c}: ones (or 1.0) where it holds, else 0.
 void set(Decoder& d) {
-  const Type result = type_wanted(d), type = type_wanted(d);
+  const Type result = d.take_type(), type = d.take_type();
   if (result != Type::kU32 && result != Type::kS32 && result != Type::kF32) {
     d.fail("a result of another type than .u32, .s32, .f32 is not supported");
   }
@@ -215,7 +209,7 @@ void set(Decoder& d) {
 
 /// slct.dtype.ctype d, a, b, c: a where c >= 0, else (c is NaN too) b.
 void slct(Decoder& d) {
-  const Type result = type_wanted(d), type = type_wanted(d);
+  const Type result = d.take_type(), type = d.take_type();
   if (type != Type::kS32 && type != Type::kF32) d.fail(".s32 or .f32 is wanted");
   const bool flush = d.mods.take("ftz");
   d.want_operands(4);

@@ -8,10 +8,10 @@ namespace {
 
 using exec::RareOp;
 
-Type type_wanted(Decoder& d, uint32_t bytes) {
+Type take_word(Decoder& d) {
   const auto type = d.mods.take_type();
-  if (!type || ptx::size_of(*type) != bytes || ptx::is_float(*type)) {
-    d.fail("a type of " + std::to_string(8 * bytes) + " bits is wanted");
+  if (!type || ptx::size_of(*type) != 4 || ptx::is_float(*type)) {
+    d.fail("a type of 32 bits is wanted");
   }
   return *type;
 }
@@ -25,10 +25,8 @@ void emit_rare(Decoder& d, RareOp op, size_t sources) {
 }
 
 void product24(Decoder& d, RareOp op, size_t sources) {
-  const int part = d.mods.take_one({"lo", "hi"});
-  if (part < 0) d.fail(".lo or .hi is wanted");
-  d.inst.mod[0] = static_cast<uint8_t>(part);
-  d.inst.mod[1] = ptx::is_signed(type_wanted(d, 4)) ? 1 : 0;
+  d.inst.mod[0] = d.take_high() ? 1 : 0;
+  d.inst.mod[1] = ptx::is_signed(take_word(d)) ? 1 : 0;
   emit_rare(d, op, sources);
 }
 void mul24(Decoder& d) { product24(d, RareOp::kMul24, 2); }
@@ -38,19 +36,18 @@ void bits(Decoder& d, RareOp op) {
   const int mode = d.mods.take_one({"clamp", "wrap"});
   if (mode < 0) d.fail(".clamp or .wrap is wanted");
   d.inst.mod[0] = static_cast<uint8_t>(mode);
-  d.inst.mod[1] = ptx::is_signed(type_wanted(d, 4)) ? 1 : 0;
+  d.inst.mod[1] = ptx::is_signed(take_word(d)) ? 1 : 0;
   emit_rare(d, op, 2);
 }
 void bmsk(Decoder& d) { bits(d, RareOp::kBmsk); }
 void szext(Decoder& d) { bits(d, RareOp::kSzext); }
 
 void dp2a(Decoder& d) {
-  const int half = d.mods.take_one({"lo", "hi"});
-  if (half < 0) d.fail(".lo or .hi is wanted");
-  const Type a = type_wanted(d, 4), b = type_wanted(d, 4);
+  const bool high = d.take_high();
+  const Type a = take_word(d), b = take_word(d);
   d.inst.mod[0] = ptx::is_signed(a) ? 1 : 0;
   d.inst.mod[1] = ptx::is_signed(b) ? 1 : 0;
-  d.inst.mod[2] = static_cast<uint8_t>(half);
+  d.inst.mod[2] = high ? 1 : 0;
   emit_rare(d, RareOp::kDp2a, 3);
 }
 
@@ -58,14 +55,13 @@ void testp(Decoder& d) {
   const int op =
       d.mods.take_one({"finite", "infinite", "number", "notanumber", "normal", "subnormal"});
   if (op < 0) d.fail("a property is wanted");
-  const auto type = d.mods.take_type();
-  if (!type) d.fail("a type is wanted");
+  const Type type = d.take_type();
   d.want_operands(2);
   d.inst.mod[0] = static_cast<uint8_t>(op);
   d.write_predicate(&Inst::d, d.operand(0));
   if (d.inst.d == kNone) d.fail("a predicate is wanted");
-  d.read(&Inst::a, d.operand(1), *type);
-  d.emit(exec::test_property(*type), Class::kPredicate);
+  d.read(&Inst::a, d.operand(1), type);
+  d.emit(exec::test_property(type), Class::kPredicate);
 }
 
 constexpr OpcodeEntry kTable[] = {{"mul24", mul24}, {"mad24", mad24}, {"bmsk", bmsk},

@@ -286,6 +286,18 @@ void Decoder::fail(const std::string& what) const {
   fail_at(statement_.line, std::string(source_->opcode) + ": " + what);
 }
 
+Type Decoder::take_type() {
+  const auto type = mods.take_type();
+  if (!type) fail("a type is wanted");
+  return *type;
+}
+
+bool Decoder::take_high() {
+  const int part = mods.take_one({"lo", "hi"});
+  if (part < 0) fail(".lo or .hi is wanted");
+  return part == 1;
+}
+
 std::optional<Symbol> Decoder::find_symbol(std::string_view name) {
   for (uint32_t s = scope_;; s = scopes_[s].parent) {
     const auto it = scopes_[s].symbols.find(name);

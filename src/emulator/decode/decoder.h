@@ -48,6 +48,10 @@ class Decoder {
   void want_operands(size_t low, size_t high);
   void want_operands(size_t n) { want_operands(n, n); }
   [[noreturn]] void fail(const std::string& what) const;
+  /// Takes the first modifier that is a type, which must be there.
+  Type take_type();
+  /// Takes .lo or .hi, one of which must be there. True for .hi.
+  bool take_high();
 
   using Field = uint32_t Inst::*;
   /// Operand as source or result of the type; its register must have the type's size, constants

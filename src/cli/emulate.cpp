@@ -54,6 +54,15 @@ void add_launch_flags(CommandLine& line, Request& r) {
       .group(group);
 }
 
+/// Says what is wrong with a value of one of RunOptions' words.
+std::function<std::string(const std::string&)> checker_of(std::string_view option) {
+  return [option](const std::string& text) {
+    emulator::RunOptions ignored;
+    if (set_option(ignored, option, text)) return std::string();
+    return fmt::format("is {}; allowed: {}", text, emulator::words_of(option));
+  };
+}
+
 void add_run_flags(CommandLine& line, Request& r) {
   const char* group = "Running";
   line.add("--target", r.target, "Refuse PTX that is for another target, such as sm_90a")
@@ -64,15 +73,15 @@ void add_run_flags(CommandLine& line, Request& r) {
       .range(1, 1000000)
       .group(group);
   line.add("--timing", r.timing, "When asynchronous operations complete (default: random)")
-      .one_of({"earliest", "random", "latest"})
+      .check(checker_of("timing"))
       .group(group);
   line.add("--schedule", r.schedule, "In what order warps run (default: random)")
-      .one_of({"random", "priority"})
+      .check(checker_of("schedule"))
       .group(group);
   line.add("--checks", r.checks,
            "What is looked for beside results: races, undefined\nvalues, missing fences and waits "
            "(default: errors)")
-      .one_of({"off", "errors", "warnings"})
+      .check(checker_of("checks"))
       .group(group);
   line.add("--workers", r.workers, "Host threads; only one replays a seed (default: 1)")
       .range(1, 1024)
@@ -105,16 +114,9 @@ std::array<uint32_t, 3> triple(const char* flag, const std::vector<int64_t>& val
 }
 
 void resolve(Request& r) {
-  using emulator::Schedule;
-  using emulator::Timing;
-  r.run.timing = r.timing == "earliest" ? Timing::kEarliest
-                 : r.timing == "latest" ? Timing::kLatest
-                                        : Timing::kRandom;
-  r.run.schedule = r.schedule == "priority" ? Schedule::kPriority : Schedule::kRandom;
-  using emulator::Checks;
-  r.run.checks = r.checks == "off"      ? Checks::kOff
-                 : r.checks == "errors" ? Checks::kErrors
-                                        : Checks::kWarnings;
+  set_option(r.run, "timing", r.timing);
+  set_option(r.run, "schedule", r.schedule);
+  set_option(r.run, "checks", r.checks);
   r.run.workers = static_cast<uint32_t>(r.workers);
   r.run.resident_clusters = static_cast<uint32_t>(r.resident);
   r.run.max_instructions = static_cast<uint64_t>(r.max_instructions);

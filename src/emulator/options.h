@@ -4,6 +4,8 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 namespace fa4::emulator {
 
@@ -42,5 +44,12 @@ struct RunOptions {
   uint32_t multiprocessors = 132;                 ///< What %nsmid says.
   Checks checks = Checks::kOff;
 };
+
+/// Sets an option from text: seed, workers, resident (numbers), timing, schedule, checks,
+/// late_loads (words). False if there is no such option, or not that value of it; `options` is as
+/// it was.
+bool set_option(RunOptions& options, std::string_view name, std::string_view value);
+/// The words that an option may be, such as "earliest, random, latest"; empty for numbers.
+std::string words_of(std::string_view name);
 
 }  // namespace fa4::emulator

@@ -11,10 +11,24 @@ namespace fa4::gpu {
 
 struct EmulatorSettings {
   emulator::RunOptions run;
-  int multiprocessors = 4;  ///< Few, so that blocks take several tiles of a list.
+  int multiprocessors = 4;           ///< Few, so that blocks take several tiles of a list.
+  emulator::Tally* tally = nullptr;  ///< Where launches add what they did.
 };
 
 /// Reads the variable; called at each launch, so that a program may change its mind.
 Result<EmulatorSettings> emulator_settings();
+
+/// While one lives, the launches of its thread are run as it says, and the variable is not read.
+class ThreadEmulatorSettings {
+ public:
+  explicit ThreadEmulatorSettings(const EmulatorSettings& settings);
+  ~ThreadEmulatorSettings();
+  ThreadEmulatorSettings(const ThreadEmulatorSettings&) = delete;
+  ThreadEmulatorSettings& operator=(const ThreadEmulatorSettings&) = delete;
+
+ private:
+  EmulatorSettings settings_;
+  const EmulatorSettings* outer_;
+};
 
 }  // namespace fa4::gpu

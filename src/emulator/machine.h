@@ -125,6 +125,11 @@ struct Warp {
   void* watch = nullptr;                 ///< The monitor's.
 
   uint32_t lanes_of(PredicateRef p) const { return predicates[p >> 1] ^ (0u - (p & 1)); }
+  /// A predicate's lanes of `lanes`; its others stay.
+  void set_lanes(PredicateRef p, uint32_t value, uint32_t lanes) const {
+    uint32_t& all = predicates[p >> 1];
+    all = (all & ~lanes) | (value & lanes);
+  }
   template <class T>
   T* reg(uint32_t slot) const {
     return reinterpret_cast<T*>(registers + slot);

@@ -5,11 +5,28 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 namespace fa4::emulator {
 
 __extension__ using Int128 = __int128;
 __extension__ using UInt128 = unsigned __int128;
+
+/// The upper half of the product of two numbers of 16, 32 or 64 bits.
+template <class T>
+constexpr T high_product(T a, T b) {
+  constexpr bool kSigned = std::is_signed_v<T>;
+  if constexpr (sizeof(T) == 8) {
+    using Wide = std::conditional_t<kSigned, Int128, UInt128>;
+    return static_cast<T>((static_cast<Wide>(a) * static_cast<Wide>(b)) >> 64);
+  } else if constexpr (sizeof(T) == 4) {
+    using Wide = std::conditional_t<kSigned, int64_t, uint64_t>;
+    return static_cast<T>((static_cast<Wide>(a) * static_cast<Wide>(b)) >> 32);
+  } else {
+    using Wide = std::conditional_t<kSigned, int32_t, uint32_t>;
+    return static_cast<T>((static_cast<Wide>(a) * static_cast<Wide>(b)) >> 16);
+  }
+}
 
 enum class Round : uint8_t { kNearest, kZero, kDown, kUp, kNearestAway };
 

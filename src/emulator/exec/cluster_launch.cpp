@@ -122,8 +122,7 @@ Step is_canceled(Warp& w, const Inst& i, uint32_t mask) {
   for_each_lane(mask, [&](uint32_t l) {
     if (response_of(w, i.a, l)[3] == kCanceled) canceled |= 1u << l;
   });
-  uint32_t& p = w.predicates[i.d >> 1];
-  p = (p & ~mask) | canceled;
+  w.set_lanes(i.d, canceled, mask);
   return Step::kNext;
 }
 

@@ -145,8 +145,7 @@ Step barrier_reduce(Warp& w, const Inst& i, uint32_t mask) {
     }
   } else {
     const uint32_t result = i.mod[1] == 1 ? b.result_and : b.result_or;
-    uint32_t& p = w.predicates[i.d >> 1];
-    p = (p & ~mask) | (result != 0 ? mask : 0);
+    w.set_lanes(i.d, result != 0 ? kAllLanes : 0, mask);
   }
   return w.pass();
 }
@@ -279,8 +278,7 @@ Step wait(Warp& w, const Inst& i, uint32_t mask) {
   if (done != mask && one_barrier && i.mod[1] != 0 && !spurious) {
     return w.block({WaitKind::kMbarrier, parity, address});
   }
-  uint32_t& p = w.predicates[i.d >> 1];
-  p = (p & ~mask) | done;
+  w.set_lanes(i.d, done, mask);
   w.wait = {};
   return done == mask ? Step::kNext : Step::kYield;
 }

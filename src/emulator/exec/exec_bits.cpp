@@ -241,17 +241,7 @@ Handler for_words(IntegerOp op) {
 
 Handler bits_handler(exec::IntegerOp op, Type type) {
   if (const Handler h = for_words(op)) return ptx::size_of(type) == 4 ? h : nullptr;
-  const bool is_signed = ptx::is_signed(type);
-  switch (ptx::size_of(type)) {
-    case 2:
-      return is_signed ? for_type<int16_t>(op) : for_type<uint16_t>(op);
-    case 4:
-      return is_signed ? for_type<int32_t>(op) : for_type<uint32_t>(op);
-    case 8:
-      return is_signed ? for_type<int64_t>(op) : for_type<uint64_t>(op);
-    default:
-      return nullptr;
-  }
+  return for_integer_of(type, [op](auto zero) { return for_type<decltype(zero)>(op); });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -31,16 +31,11 @@ Sum<T> sub(T a, T b, bool borrow) {
   return s;
 }
 
-/// The upper half of a product; of signed numbers if `is_signed`.
-uint32_t high(uint32_t a, uint32_t b, bool is_signed) {
-  if (!is_signed) return static_cast<uint32_t>(uint64_t{a} * b >> 32);
-  const int64_t product = int64_t{static_cast<int32_t>(a)} * static_cast<int32_t>(b);
-  return static_cast<uint32_t>(product >> 32);
-}
-uint64_t high(uint64_t a, uint64_t b, bool is_signed) {
-  if (!is_signed) return static_cast<uint64_t>(static_cast<UInt128>(a) * b >> 64);
-  const Int128 product = static_cast<Int128>(static_cast<int64_t>(a)) * static_cast<int64_t>(b);
-  return static_cast<uint64_t>(product >> 64);
+/// The upper half of a product; of signed numbers if kSigned.
+template <bool kSigned, class T>
+T high(T a, T b) {
+  using Number = std::conditional_t<kSigned, std::make_signed_t<T>, T>;
+  return static_cast<T>(high_product(static_cast<Number>(a), static_cast<Number>(b)));
 }
 
 template <class T, CarryOp kOp, bool kSigned>
@@ -60,16 +55,13 @@ Step run(Warp& w, const Inst& i, uint32_t mask) {
     } else {
       const T c = w.reg<T>(i.c)[l];
       const T product =
-          kOp == CarryOp::kMadLow ? static_cast<T>(a[l] * b[l]) : high(a[l], b[l], kSigned);
+          kOp == CarryOp::kMadLow ? static_cast<T>(a[l] * b[l]) : high<kSigned>(a[l], b[l]);
       s = add(product, c, carry);
     }
     d[l] = s.value;
     out |= static_cast<uint32_t>(s.carry) << l;
   }
-  if (i.e != kNone) {
-    uint32_t& p = w.predicates[i.e >> 1];
-    p = (p & ~mask) | out;
-  }
+  if (i.e != kNone) w.set_lanes(i.e, out, mask);
   return Step::kNext;
 }
 

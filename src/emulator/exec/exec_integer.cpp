@@ -48,12 +48,7 @@ struct MulLow {
 struct MulHigh {
   template <class T>
   static T run(T a, T b) {
-    if constexpr (sizeof(T) == 8) {
-      using W = std::conditional_t<std::is_signed_v<T>, Int128, UInt128>;
-      return static_cast<T>((static_cast<W>(a) * static_cast<W>(b)) >> 64);
-    } else {
-      return static_cast<T>((static_cast<Wide<T>>(a) * static_cast<Wide<T>>(b)) >> kBits<T>);
-    }
+    return high_product(a, b);
   }
 };
 // Division by zero is unspecified: all ones here. The most negative number by -1 wraps.
@@ -297,34 +292,14 @@ Handler wide(IntegerOp op, Type type) {
 Handler choose(IntegerOp op, Type type) {
   if (op == IntegerOp::kMulWide || op == IntegerOp::kMadWide) return wide(op, type);
   if (const Handler h = saturating(op)) return ptx::size_of(type) == 4 ? h : nullptr;
-  switch (type) {
-    case Type::kU16x2:
-      return for_pairs<uint16_t>(op);
-    case Type::kS16x2:
-      return for_pairs<int16_t>(op);
-    case Type::kS16:
-      return for_any_type<int16_t>(op);
-    case Type::kS32:
-      return for_any_type<int32_t>(op);
-    case Type::kS64:
-      return for_any_type<int64_t>(op);
-    default:
-      break;
-  }
-  Handler h = nullptr;
-  switch (ptx::size_of(type)) {
-    case 2:
-      h = for_bits<uint16_t>(op);
-      return h != nullptr ? h : for_any_type<uint16_t>(op);
-    case 4:
-      h = for_bits<uint32_t>(op);
-      return h != nullptr ? h : for_any_type<uint32_t>(op);
-    case 8:
-      h = for_bits<uint64_t>(op);
-      return h != nullptr ? h : for_any_type<uint64_t>(op);
-    default:
-      return nullptr;
-  }
+  if (type == Type::kU16x2) return for_pairs<uint16_t>(op);
+  if (type == Type::kS16x2) return for_pairs<int16_t>(op);
+  return for_integer_of(type, [op](auto zero) {
+    using T = decltype(zero);
+    Handler h = nullptr;
+    if constexpr (!std::is_signed_v<T>) h = for_bits<T>(op);
+    return h != nullptr ? h : for_any_type<T>(op);
+  });
 }
 
 }  // namespace

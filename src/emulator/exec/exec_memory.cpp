@@ -246,10 +246,7 @@ Step address(Warp& w, const Inst& i, uint32_t mask) {
     }
     set(w, i.d, i.mod[12], l, d);
   }
-  if (kOp == AddressOp::kIsSpace) {
-    uint32_t& p = w.predicates[i.d >> 1];
-    p = (p & ~mask) | inside;
-  }
+  if (kOp == AddressOp::kIsSpace) w.set_lanes(i.d, inside, mask);
   return Step::kNext;
 }
 

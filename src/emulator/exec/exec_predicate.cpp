@@ -20,11 +20,6 @@ using exec::Combine;
 using exec::Compare;
 using exec::PredicateOp;
 
-void assign(Warp& w, uint32_t ref, uint32_t value, uint32_t mask) {
-  uint32_t& p = w.predicates[ref >> 1];
-  p = (p & ~mask) | (value & mask);
-}
-
 uint32_t combine(uint8_t how, uint32_t a, uint32_t b) {
   switch (static_cast<Combine>(how)) {
     case Combine::kAnd:
@@ -85,8 +80,8 @@ HWY_INLINE bool holds(T a, T b) {
 Step set_predicates(Warp& w, const Inst& i, uint32_t mask, uint32_t result) {
   const uint32_t other = i.c == kNone ? 0 : w.lanes_of(i.c);
   const uint32_t second = combine(i.mod[0], ~result, other);
-  assign(w, i.d, combine(i.mod[0], result, other), mask);
-  if (i.e != kNone) assign(w, i.e, second, mask);
+  w.set_lanes(i.d, combine(i.mod[0], result, other), mask);
+  if (i.e != kNone) w.set_lanes(i.e, second, mask);
   return Step::kNext;
 }
 
@@ -126,7 +121,7 @@ Step logic(Warp& w, const Inst& i, uint32_t mask) {
   if constexpr (kOp == PredicateOp::kOr) result = a | w.lanes_of(i.b);
   if constexpr (kOp == PredicateOp::kXor) result = a ^ w.lanes_of(i.b);
   if constexpr (kOp == PredicateOp::kNot) result = ~a;
-  assign(w, i.d, result, mask);
+  w.set_lanes(i.d, result, mask);
   return Step::kNext;
 }
 

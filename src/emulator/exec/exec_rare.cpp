@@ -104,8 +104,7 @@ Step test(Warp& w, const Inst& i, uint32_t mask) {
     const T x = std::bit_cast<T>(w.reg<Bits>(i.a)[l]);
     result |= static_cast<uint32_t>(has_property(x, static_cast<TestOp>(i.mod[0]))) << l;
   }
-  uint32_t& p = w.predicates[i.d >> 1];
-  p = (p & ~mask) | (result & mask);
+  w.set_lanes(i.d, result, mask);
   return Step::kNext;
 }
 

@@ -23,11 +23,6 @@ Members members(const Warp& w, uint32_t slot, uint32_t mask) {
 
 Step wait_for(Warp& w, uint32_t lanes) { return w.block({WaitKind::kConverge, lanes, 0}); }
 
-void set_predicate(Warp& w, uint32_t ref, uint32_t value, uint32_t mask) {
-  uint32_t& p = w.predicates[ref >> 1];
-  p = (p & ~mask) | (value & mask);
-}
-
 template <class F>
 void for_each_lane(uint32_t mask, F f) {
   for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
@@ -70,7 +65,7 @@ Step shuffle(Warp& w, const Inst& i, uint32_t mask) {
   }
   uint32_t* d = w.reg<uint32_t>(i.d);
   for (uint32_t l = 0; l < kLanes; ++l) d[l] = (mask >> l & 1) != 0 ? result[l] : d[l];
-  if (i.e != kNone) set_predicate(w, i.e, valid, mask);
+  if (i.e != kNone) w.set_lanes(i.e, valid, mask);
   return w.pass();
 }
 
@@ -88,7 +83,7 @@ Step vote(Warp& w, const Inst& i, uint32_t mask) {
   const bool result = mode == VoteMode::kAll   ? all
                       : mode == VoteMode::kAny ? yes != 0
                                                : all || yes == 0;
-  set_predicate(w, i.d, result ? mask : 0, mask);
+  w.set_lanes(i.d, result ? mask : 0, mask);
   return w.pass();
 }
 
@@ -100,7 +95,7 @@ Step elect(Warp& w, const Inst& i, uint32_t mask) {
   if (voters == 0) throw Fault("elect.sync by a lane that is not in its member mask");
   const auto leader = static_cast<uint32_t>(std::countr_zero(voters));
   for_each_lane(mask, [&](uint32_t l) { w.reg<uint32_t>(i.d)[l] = leader; });
-  if (i.e != kNone) set_predicate(w, i.e, 1u << leader, mask);
+  if (i.e != kNone) w.set_lanes(i.e, 1u << leader, mask);
   return w.pass();
 }
 
@@ -120,7 +115,7 @@ Step match(Warp& w, const Inst& i, uint32_t mask) {
   for_each_lane(mask, [&](uint32_t l) {
     w.reg<uint32_t>(i.d)[l] = want_all && result[l] != voters ? 0 : result[l];
   });
-  if (i.e != kNone) set_predicate(w, i.e, all, mask);
+  if (i.e != kNone) w.set_lanes(i.e, all, mask);
   return w.pass();
 }
 

@@ -90,6 +90,22 @@ Step ternary(Warp& w, const Inst& i, uint32_t mask) {
   return Step::kNext;
 }
 
+/// f(T{}) for T the integer of the type's size and sign; null if there is none.
+template <class F>
+Handler for_integer_of(Type type, F f) {
+  const bool is_signed = ptx::is_signed(type);
+  switch (ptx::size_of(type)) {
+    case 2:
+      return is_signed ? f(int16_t{}) : f(uint16_t{});
+    case 4:
+      return is_signed ? f(int32_t{}) : f(uint32_t{});
+    case 8:
+      return is_signed ? f(int64_t{}) : f(uint64_t{});
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace fa4::emulator
 HWY_AFTER_NAMESPACE();

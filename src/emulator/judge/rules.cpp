@@ -9,11 +9,8 @@ using enum Level;
 constexpr RuleText kTable[] = {
     {Rule::kRegisterUndefined, "register-undefined", kError,
      "a register or predicate that nothing defined is computed with, is an address, or is stored "
-     "to "
-     "global memory",
+     "to global memory",
      "5.1"},
-    {Rule::kLocalUndefined, "local-undefined", kError,
-     "a value from local memory that nobody wrote is used", "5.1.5"},
     {Rule::kSharedUndefined, "shared-undefined", kError,
      "a value from shared memory that nobody wrote is used, or read by a copy or a product",
      "5.1.7"},
@@ -34,8 +31,7 @@ constexpr RuleText kTable[] = {
      "9.7.13.4, 8.6"},
     {Rule::kMbarrierInitFence, "mbarrier-init-fence", kError,
      "an asynchronous operation or another CTA uses an mbarrier after whose initialisation there "
-     "was "
-     "neither fence.mbarrier_init, nor fence.proxy.async, nor a cluster barrier",
+     "was neither fence.mbarrier_init, nor fence.proxy.async, nor a cluster barrier",
      "9.7.13.15.9"},
     {Rule::kMbarrierOvertaken, "mbarrier-overtaken", kError,
      "a phase that a thread waits for is over, and the next one too, before the thread has seen it",
@@ -100,8 +96,7 @@ constexpr RuleText kTable[] = {
      "a number beyond 15, or thread counts that disagree or are exceeded", "9.7.13.1", true},
     {Rule::kTensorAllocation, "tensor-allocation", kError,
      "tensor memory freed twice, never freed, allocated after relinquish_alloc_permit or with a "
-     "number "
-     "of columns that is not allowed",
+     "number of columns that is not allowed",
      "9.7.16.7", true},
     {Rule::kTensorUnallocated, "tensor-unallocated", kError,
      "an access to columns of tensor memory that are not allocated", "9.7.16.7", true},

@@ -16,7 +16,6 @@ enum class Level : uint8_t {
 
 enum class Rule : uint8_t {
   kRegisterUndefined,
-  kLocalUndefined,
   kSharedUndefined,
   kTensorUndefined,
   kSharedRace,

@@ -18,16 +18,6 @@ set(FA4_PRECOMPILED
   <map> <memory> <mutex> <optional> <span> <string> <string_view> <vector>)
 if(FA4_SANITIZE)
   set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)
-else()
-  # So that ccache can look into precompiled headers.
-  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
-endif()
-
-if(FA4_FEW_TARGETS)
-  target_compile_definitions(fa4_options INTERFACE FA4_FEW_TARGETS)
-endif()
-
-if(FA4_SANITIZE)
   target_compile_options(fa4_options INTERFACE
     -fsanitize=${FA4_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
   target_compile_definitions(fa4_options INTERFACE _GLIBCXX_ASSERTIONS)
@@ -40,6 +30,13 @@ if(FA4_SANITIZE)
     # ThreadSanitizer gives false reports inside oneTBB.
     target_compile_definitions(fa4_options INTERFACE FA4_STD_THREADS)
   endif()
+else()
+  # So that ccache can look into precompiled headers.
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
+endif()
+
+if(FA4_FEW_TARGETS)
+  target_compile_definitions(fa4_options INTERFACE FA4_FEW_TARGETS)
 endif()
 
 # What results are held against is not under test: with sanitizers in it, it would take most of the

@@ -179,10 +179,15 @@ void print_gpus() {
   if (names.empty()) fmt::print("  none: {}\n", supports(plain, Device::cuda(0)).reason);
 }
 
+/// The emulated GPU that kernels exist for, and whether it can be used.
+struct EmulatedGpu {
+  Device device = Device::emulator("sm_90a");
+  Support support = supports(problem_of(Pass::kForward, DType::kBFloat16, 128, 128), device);
+};
+
 void print_emulator() {
   print_heading("Emulator of GPUs");
-  const Device device = Device::emulator("sm_90a");
-  const Support support = supports(problem_of(Pass::kForward, DType::kBFloat16, 128, 128), device);
+  const auto [device, support] = EmulatedGpu();
   if (support) {
     fmt::print("  {}    the GPU's kernels on this CPU, slowly: fa4 attend --device {}\n",
                to_string(device), to_string(device));
@@ -227,8 +232,7 @@ nlohmann::json to_json(const CpuInfo& cpu, const std::vector<std::string>& targe
     const Support support = supports(question.problem, Device::cpu());
     features[question.what] = {{"supported", support.supported}, {"reason", support.reason}};
   }
-  const Support emulated =
-      supports(problem_of(Pass::kForward, DType::kBFloat16, 128, 128), Device::emulator("sm_90a"));
+  const EmulatedGpu emulated;
   return {{"version", version()},
           {"cpu",
            {{"model", cpu.model},
@@ -240,9 +244,9 @@ nlohmann::json to_json(const CpuInfo& cpu, const std::vector<std::string>& targe
             {"targets", targets}}},
           {"gpus", gpu_names()},
           {"emulator",
-           {{"device", to_string(Device::emulator("sm_90a"))},
-            {"supported", emulated.supported},
-            {"reason", emulated.reason}}},
+           {{"device", to_string(emulated.device)},
+            {"supported", emulated.support.supported},
+            {"reason", emulated.support.reason}}},
           {"features_on_cpu", features}};
 }
 

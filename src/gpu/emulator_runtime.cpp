@@ -91,6 +91,7 @@ class EmulatorRuntime final : public Runtime {
     }
     const auto tally = emulator::run(static_cast<const EmulatedKernel&>(kernel).kernel(), config,
                                      params, memory, s->run);
+    if (tally.ok() && s->tally != nullptr) s->tally->add(*tally);
     if (!tally.ok() || tally->warnings.empty()) return tally.status();
     const emulator::Report& first = tally->warnings.front();
     return Status(StatusCode::kRuntimeError,

@@ -12,6 +12,7 @@
 
 #include "cli/run_program.h"
 #include "gpu/configs.h"
+#include "support/temporary_folder.h"
 
 namespace fa4::cli {
 namespace {
@@ -20,21 +21,15 @@ namespace fs = std::filesystem;
 
 class CompileCommand : public testing::Test {
  protected:
-  CompileCommand() {
-    std::string name = (fs::temp_directory_path() / "fa4-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-  }
-  ~CompileCommand() override { fs::remove_all(folder_); }
-
   /// Runs "fa4 <arguments>" with the cache in this test's folder.
   Outcome fa4(const std::string& arguments, const std::string& environment = "") const {
     return run_program(arguments,
                        environment + " FA4_CACHE_DIR='" + (folder_ / "cache").string() + "'");
   }
-  std::string path(const char* name) const { return (folder_ / name).string(); }
+  std::string path(const char* name) const { return folder_.string(name); }
 
   const std::string kernel_ = gpu::all_kernels().front().name;
-  fs::path folder_;
+  const test::TemporaryFolder folder_;
 };
 
 TEST_F(CompileCommand, WantsToKnowWhich) {

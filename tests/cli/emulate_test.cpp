@@ -12,6 +12,7 @@
 #include "cli/npy.h"
 #include "cli/run_program.h"
 #include "gpu/jit/nvrtc.h"
+#include "support/temporary_folder.h"
 
 namespace fa4::cli {
 namespace {
@@ -94,16 +95,12 @@ AGAIN:
 class EmulateCommand : public testing::Test {
  protected:
   EmulateCommand() {
-    std::string name = (fs::temp_directory_path() / "fa4-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
     write_text("axpy.ptx", kAxpy);
     write_text("tile.ptx", kTile);
     write("a.npy", 100, 1);
     write("b.npy", 100, 1000);
   }
-  ~EmulateCommand() override { fs::remove_all(folder_); }
-
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string path(const std::string& name) const { return folder_.string(name); }
   void write_text(const std::string& name, const std::string& text) const {
     std::ofstream(path(name)) << text;
   }
@@ -122,7 +119,7 @@ class EmulateCommand : public testing::Test {
                 " in:" + path("b.npy") + " out:" + path("c.npy") + ":f32:100 f32:0.5 u32:100");
   }
 
-  fs::path folder_;
+  const test::TemporaryFolder folder_;
 };
 
 TEST_F(EmulateCommand, RunsAKernel) {

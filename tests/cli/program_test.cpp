@@ -13,20 +13,14 @@
 #include "cli/run_program.h"
 #include "oracle/oracle.h"
 #include "support/case.h"
+#include "support/temporary_folder.h"
 
 namespace fa4::cli {
 namespace {
 
-/// A folder that is gone when the test is.
 class Program : public testing::Test {
  protected:
-  Program() {
-    std::string name = (std::filesystem::temp_directory_path() / "fa4-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-  }
-  ~Program() override { std::filesystem::remove_all(folder_); }
-
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string path(const std::string& name) const { return folder_.string(name); }
 
   void write(const std::string& name, const test::HostTensor& tensor) const {
     Array array(tensor.dtype(), tensor.dims());
@@ -60,7 +54,7 @@ class Program : public testing::Test {
     }
   }
 
-  std::filesystem::path folder_;
+  const test::TemporaryFolder folder_;
 };
 
 constexpr const char* kCommands[] = {"attend", "bench", "emulate", "info", "roofline", "selftest"};

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every PTX wrapper of device/ptx becomes the instruction that its comment names.
-#include <gtest/gtest.h>
-
-#include <string>
-
-#include "gpu/jit/nvrtc.h"
+#include "device/wrappers.h"
 
 namespace fa4::gpu {
 namespace {
@@ -22,80 +18,63 @@ extern "C" __global__ void all_wrappers(const __grid_constant__ TensorMap map, f
 }
 )";
 
-struct Row {
-  const char* call;
-  const char* instruction;
-};
-
-constexpr Row kRows[] = {
-    {"ptx::mbarrier_init(&barrier, 1);", "mbarrier.init.shared::cta.b64"},
-    {"ptx::mbarrier_arrive(&barrier);", "mbarrier.arrive.shared::cta.b64"},
-    {"ptx::mbarrier_arrive_expect(&barrier, 16);", "mbarrier.arrive.expect_tx.shared::cta.b64"},
-    {"ptx::mbarrier_wait(&barrier, 0);", "mbarrier.try_wait.parity.shared::cta.b64"},
-    {"n[0] = ptx::mbarrier_test_wait(&barrier, 0);", "mbarrier.test_wait.parity.shared::cta.b64"},
-    {"ptx::fence_mbarrier_init();", "fence.mbarrier_init.release.cluster"},
-    {"ptx::fence_async_shared();", "fence.proxy.async.shared::cta"},
-    {"ptx::barrier_sync(1, 128);", "barrier.cta.sync.aligned"},
-    {"ptx::barrier_arrive(2, 128);", "barrier.cta.arrive.aligned"},
-    {"n[1] = ptx::elect_one();", "elect.sync"},
-    {"n[2] = ptx::all_lanes(n[9] > 0);", "vote.sync.all.pred"},
-    {"out[0] = ptx::shuffle_xor(out[9], 1);", "shfl.sync.bfly.b32"},
-    {"n[3] = ptx::broadcast(n[9], 0);", "shfl.sync.idx.b32"},
-    {"n[4] = ptx::atomic_add(n + 8, 1);", "atom.relaxed.gpu.global.add.u32"},
-    {"ptx::registers_take<64>();", "setmaxnreg.inc.sync.aligned.u32"},
-    {"ptx::registers_give<24>();", "setmaxnreg.dec.sync.aligned.u32"},
-    {"ptx::grid_dependency_wait();", "griddepcontrol.wait"},
-    {"ptx::grid_dependency_release();", "griddepcontrol.launch_dependents"},
-    {"ptx::tensormap_prefetch(&map);", "prefetch.tensormap"},
+const WrapperRow kRows[] = {
+    {"ptx::mbarrier_init(&barrier, 1);", {"mbarrier.init.shared::cta.b64"}},
+    {"ptx::mbarrier_arrive(&barrier);", {"mbarrier.arrive.shared::cta.b64"}},
+    {"ptx::mbarrier_arrive_expect(&barrier, 16);", {"mbarrier.arrive.expect_tx.shared::cta.b64"}},
+    {"ptx::mbarrier_wait(&barrier, 0);", {"mbarrier.try_wait.parity.shared::cta.b64"}},
+    {"n[0] = ptx::mbarrier_test_wait(&barrier, 0);", {"mbarrier.test_wait.parity.shared::cta.b64"}},
+    {"ptx::fence_mbarrier_init();", {"fence.mbarrier_init.release.cluster"}},
+    {"ptx::fence_async_shared();", {"fence.proxy.async.shared::cta"}},
+    {"ptx::barrier_sync(1, 128);", {"barrier.cta.sync.aligned"}},
+    {"ptx::barrier_arrive(2, 128);", {"barrier.cta.arrive.aligned"}},
+    {"n[1] = ptx::elect_one();", {"elect.sync"}},
+    {"n[2] = ptx::all_lanes(n[9] > 0);", {"vote.sync.all.pred"}},
+    {"out[0] = ptx::shuffle_xor(out[9], 1);", {"shfl.sync.bfly.b32"}},
+    {"n[3] = ptx::broadcast(n[9], 0);", {"shfl.sync.idx.b32"}},
+    {"n[4] = ptx::atomic_add(n + 8, 1);", {"atom.relaxed.gpu.global.add.u32"}},
+    {"ptx::registers_take<64>();", {"setmaxnreg.inc.sync.aligned.u32"}},
+    {"ptx::registers_give<24>();", {"setmaxnreg.dec.sync.aligned.u32"}},
+    {"ptx::grid_dependency_wait();", {"griddepcontrol.wait"}},
+    {"ptx::grid_dependency_release();", {"griddepcontrol.launch_dependents"}},
+    {"ptx::tensormap_prefetch(&map);", {"prefetch.tensormap"}},
     {"ptx::tma_load_4d(tile, &map, &barrier, 0, 0, 0, 0);",
-     "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"},
+     {"cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"}},
     {"ptx::tma_load_5d(tile, &map, &barrier, 0, 0, 0, 0, 0);",
-     "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"},
+     {"cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"}},
     {"ptx::tma_store_5d(&map, tile, 0, 0, 0, 0, 0);",
-     "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group"},
-    {"out[19] = ptx::unpack(Fp16{}, tile[0]);", "cvt.f32.f16"},
-    {"ptx::bulk_commit();", "cp.async.bulk.commit_group"},
-    {"ptx::bulk_wait_read();", "cp.async.bulk.wait_group.read 0"},
-    {"ptx::bulk_wait();", "cp.async.bulk.wait_group 0"},
-    {"out[1] = ptx::exp2_approx(out[9]);", "ex2.approx.ftz.f32"},
-    {"out[2] = ptx::log2_approx(out[9]);", "lg2.approx.ftz.f32"},
-    {"out[3] = ptx::reciprocal_approx(out[9]);", "rcp.approx.ftz.f32"},
-    {"out[4] = ptx::tanh_approx(out[9]);", "tanh.approx.f32"},
-    {"out[5] = ptx::fma(out[9], out[10], out[11]);", "fma.rn.ftz.f32"},
-    {"out[6] = ptx::max(out[9], out[10]);", "max.ftz.f32"},
-    {"out[7] = ptx::max_nan(out[9], out[10]);", "max.NaN.ftz.f32"},
-    {"out[8] = ptx::min_nan(out[9], out[10]);", "min.NaN.ftz.f32"},
-    {"out[12] = ptx::add_round_down(out[9], out[10]);", "add.rm.ftz.f32"},
-    {"n[5] = ptx::pack(Bf16{}, out[9], out[10]);", "cvt.rn.bf16x2.f32"},
-    {"n[6] = ptx::pack(Fp16{}, out[9], out[10]);", "cvt.rn.f16x2.f32"},
+     {"cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group"}},
+    {"out[19] = ptx::unpack(Fp16{}, tile[0]);", {"cvt.f32.f16"}},
+    {"ptx::bulk_commit();", {"cp.async.bulk.commit_group"}},
+    {"ptx::bulk_wait_read();", {"cp.async.bulk.wait_group.read 0"}},
+    {"ptx::bulk_wait();", {"cp.async.bulk.wait_group 0"}},
+    {"out[1] = ptx::exp2_approx(out[9]);", {"ex2.approx.ftz.f32"}},
+    {"out[2] = ptx::log2_approx(out[9]);", {"lg2.approx.ftz.f32"}},
+    {"out[3] = ptx::reciprocal_approx(out[9]);", {"rcp.approx.ftz.f32"}},
+    {"out[4] = ptx::tanh_approx(out[9]);", {"tanh.approx.f32"}},
+    {"out[5] = ptx::fma(out[9], out[10], out[11]);", {"fma.rn.ftz.f32"}},
+    {"out[6] = ptx::max(out[9], out[10]);", {"max.ftz.f32"}},
+    {"out[7] = ptx::max_nan(out[9], out[10]);", {"max.NaN.ftz.f32"}},
+    {"out[8] = ptx::min_nan(out[9], out[10]);", {"min.NaN.ftz.f32"}},
+    {"out[12] = ptx::add_round_down(out[9], out[10]);", {"add.rm.ftz.f32"}},
+    {"n[5] = ptx::pack(Bf16{}, out[9], out[10]);", {"cvt.rn.bf16x2.f32"}},
+    {"n[6] = ptx::pack(Fp16{}, out[9], out[10]);", {"cvt.rn.f16x2.f32"}},
     {"ptx::store_matrix_x4(tile, n[9], n[10], n[11], n[12]);",
-     "stmatrix.sync.aligned.m8n8.x4.shared.b16"},
+     {"stmatrix.sync.aligned.m8n8.x4.shared.b16"}},
     {"u32 a[4]; ptx::load_matrix_x4(tile, a); n[7] = a[0] + a[1] + a[2] + a[3];",
-     "ldmatrix.sync.aligned.m8n8.x4.shared.b16"},
+     {"ldmatrix.sync.aligned.m8n8.x4.shared.b16"}},
     {"float d[8] = {}; ptx::wgmma_fence(); ptx::wgmma_shared<0>(Bf16{}, d, 1, 2, true); "
      "ptx::wgmma_commit(); ptx::wgmma_wait<0>(); out[13] = d[0];",
-     "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16"},
+     {"wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16"}},
     {"float e[128] = {}; ptx::wgmma_fence(); ptx::wgmma_registers<1>(Fp16{}, e, n + 9, 2, true); "
      "ptx::wgmma_commit(); ptx::wgmma_wait<0>(); out[14] = e[127];",
-     "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16"},
-    {"", "wgmma.fence.sync.aligned"},
-    {"", "wgmma.commit_group.sync.aligned"},
-    {"", "wgmma.wait_group.sync.aligned 0"},
+     {"wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16"}},
+    {"", {"wgmma.fence.sync.aligned"}},
+    {"", {"wgmma.commit_group.sync.aligned"}},
+    {"", {"wgmma.wait_group.sync.aligned 0"}},
 };
 
-TEST(PtxWrappers, BecomeTheirInstructions) {
-  const auto version = jit::nvrtc_version();
-  if (!version.ok()) GTEST_SKIP() << version.status().message();
-  std::string calls;
-  for (const Row& row : kRows) calls += std::string(row.call) + "\n  ";
-  std::string source = kKernel;
-  source.replace(source.find("CALLS"), 5, calls);
-  const auto compiled = jit::compile({source, "sm_90a", {}});
-  ASSERT_TRUE(compiled.ok()) << compiled.status().message();
-  for (const Row& row : kRows) {
-    EXPECT_NE(compiled->ptx.find(row.instruction), std::string::npos) << row.instruction;
-  }
-}
+TEST(PtxWrappers, BecomeTheirInstructions) { check_wrappers(kKernel, "sm_90a", kRows); }
 
 }  // namespace
 }  // namespace fa4::gpu

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Every wrapper of the tensor core and of clusters becomes the instruction that its comment names,
 // and ptxas takes it.
-#include <gtest/gtest.h>
-
-#include <string>
-
-#include "gpu/jit/nvrtc.h"
+#include "device/wrappers.h"
 
 namespace fa4::gpu {
 namespace {
@@ -27,12 +23,7 @@ extern "C" __global__ void one(u32* n) { all_wrappers<1, 8>(n); all_wrappers<1, 
 extern "C" __global__ void two(u32* n) { all_wrappers<2, 16>(n); all_wrappers<2, 64>(n); }
 )";
 
-struct Row {
-  const char* call;
-  std::initializer_list<const char*> instructions;
-};
-
-const Row kRows[] = {
+const WrapperRow kRows[] = {
     {"ptx::tensor_alloc<kGroup>(&slot, 64);",
      {"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32",
       "tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32"}},
@@ -68,21 +59,7 @@ const Row kRows[] = {
       "%cluster_ctarank"}},
 };
 
-TEST(Tcgen05Wrappers, BecomeTheirInstructions) {
-  const auto version = jit::nvrtc_version();
-  if (!version.ok()) GTEST_SKIP() << version.status().message();
-  std::string calls;
-  for (const Row& row : kRows) calls += std::string(row.call) + "\n  ";
-  std::string source = kKernel;
-  source.replace(source.find("CALLS"), 5, calls);
-  const auto compiled = jit::compile({source, "sm_100a", {}});
-  ASSERT_TRUE(compiled.ok()) << compiled.status().message();
-  for (const Row& row : kRows) {
-    for (const char* instruction : row.instructions) {
-      EXPECT_NE(compiled->ptx.find(instruction), std::string::npos) << instruction;
-    }
-  }
-}
+TEST(Tcgen05Wrappers, BecomeTheirInstructions) { check_wrappers(kKernel, "sm_100a", kRows); }
 
 }  // namespace
 }  // namespace fa4::gpu

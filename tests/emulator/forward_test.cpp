@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/case.h"
+#include "support/gpu_case.h"
 
 namespace fa4 {
 namespace {
@@ -40,9 +41,8 @@ Status run_emulated(Case& c) {
 class EmulatedForward : public testing::Test {
  protected:
   void SetUp() override {
-    const Case c = test::ref64({.s_q = 1, .s_k = 1}, DType::kBFloat16);
-    const Support support = supports(AttentionProblem::forward(c.tensors(), c.options), kDevice);
-    if (!support) GTEST_SKIP() << support.reason;
+    const std::string why_not = test::why_no_forward(kDevice);
+    if (!why_not.empty()) GTEST_SKIP() << why_not;
   }
   static void expect_right(Case& c) {
     const Status status = run_emulated(c);

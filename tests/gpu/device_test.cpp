@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "gpu/device_case.h"
+#include "support/gpu_case.h"
 
 namespace fa4::gpu {
 namespace {
@@ -15,10 +16,8 @@ using test::Case;
 class GpuDevice : public testing::Test {
  protected:
   void SetUp() override {
-    const Case c = test::ref64({.s_q = 1, .s_k = 1}, DType::kBFloat16);
-    const Support support =
-        supports(AttentionProblem::forward(c.tensors(), c.options), Device::cuda(0));
-    if (!support) GTEST_SKIP() << support.reason;
+    const std::string why_not = test::why_no_forward(Device::cuda(0));
+    if (!why_not.empty()) GTEST_SKIP() << why_not;
     runtime_ = cuda_runtime(0).value();
   }
   static Case causal_case(uint64_t seed, int64_t s = 300) {

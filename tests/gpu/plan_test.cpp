@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "support/case.h"
+#include "support/gpu_case.h"
 
 namespace fa4::gpu {
 namespace {
@@ -18,10 +19,8 @@ using test::Shape;
 class GpuPlan : public testing::Test {
  protected:
   void SetUp() override {
-    const Case c = test::ref64({.s_q = 1, .s_k = 1}, DType::kBFloat16);
-    const Support support =
-        supports(AttentionProblem::forward(c.tensors(), c.options), Device::cuda(0));
-    if (!support) GTEST_SKIP() << support.reason;
+    const std::string why_not = test::why_no_forward(Device::cuda(0));
+    if (!why_not.empty()) GTEST_SKIP() << why_not;
   }
   void expect_right(Case& c) {
     c.device = Device::cuda(0);

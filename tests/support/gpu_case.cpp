@@ -103,6 +103,11 @@ Status forward_on_gpu(Case& c) {
   return {};
 }
 
+std::string why_no_forward(Device device) {
+  const Case c = ref64({.s_q = 1, .s_k = 1}, DType::kBFloat16);
+  return supports(AttentionProblem::forward(c.tensors(), c.options), device).reason;
+}
+
 void make_strides_legal_on_gpu(Case& c) {
   for (HostTensor* x : {&c.q, &c.k, &c.v, &c.out}) {
     if (x->present()) *x = legal(*x);

@@ -12,6 +12,7 @@
 #include <new>
 
 #include "gpu/emulator_settings.h"
+#include "unsupported.h"
 
 namespace fa4::foreign {
 namespace {
@@ -48,7 +49,6 @@ cudaError_t last_error(bool clear) {
   return error;
 }
 
-int unsupported(const char* name);
 int unsupported(const char* name) {
   return fail(cudaErrorNotSupported, std::string(name) + " is not supported by the emulator");
 }

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The runtime's other functions: each says that it is not supported, and returns an error. No
 // header of CUDA here, since none of them looks at its arguments.
-namespace fa4::foreign {
-int unsupported(const char* name);
-}
+#include "unsupported.h"
 
 #define FA4_UNSUPPORTED(name) \
   extern "C" int name() { return fa4::foreign::unsupported(#name); }

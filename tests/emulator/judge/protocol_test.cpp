@@ -8,37 +8,6 @@
 namespace fa4::emulator::test {
 namespace {
 
-const std::string kBarrier = R"(
-    @one mbarrier.init.shared::cta.b64 [bar], 1;
-    @one fence.mbarrier_init.release.cluster;
-    bar.sync 0;
-)";
-const std::string kLoad = R"(
-    @one mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256;
-    @one cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [smem], [IN], 256, [bar];
-)";
-const std::string kWait = R"(
-WAIT:
-    mbarrier.try_wait.parity.shared::cta.b64 done, [bar], 0;
-    @!done bra WAIT;
-)";
-const std::string kAllocate = R"(
-    @!first bra ALLOCATED;
-    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 32;
-ALLOCATED:
-    bar.sync 0;
-    ld.shared.u32 base, [slot];
-    shl.b32 own, warp, 21;
-    add.u32 own, own, base;
-    tcgen05.st.sync.aligned.32x32b.x1.b32 [own], {tid};
-    tcgen05.wait::st.sync.aligned;
-)";
-const std::string kFree = R"(
-    bar.sync 0;
-    @!first bra FREED;
-    tcgen05.dealloc.cta_group::1.sync.aligned.b32 base, 32;
-FREED:
-)";
 /// Both operands are the data, of which all is written.
 const std::string kProduct = R"(
     mov.b64 DA, 0x0000001000080040;

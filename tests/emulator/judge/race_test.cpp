@@ -5,23 +5,6 @@
 namespace fa4::emulator::test {
 namespace {
 
-/// Thread 0 makes the mbarrier, for one arrival.
-const std::string kBarrier = R"(
-    @one mbarrier.init.shared::cta.b64 [bar], 1;
-    @one fence.mbarrier_init.release.cluster;
-    bar.sync 0;
-)";
-const std::string kWait = R"(
-WAIT:
-    mbarrier.try_wait.parity.shared::cta.b64 done, [bar], 0;
-    @!done bra WAIT;
-)";
-/// Thread 0 brings 256 bytes to data.
-const std::string kLoad = R"(
-    @one mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256;
-    @one cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [smem], [IN], 256, [bar];
-)";
-
 const RuleCase kCases[] = {
     {"Barrier", Rule::kSharedRace, R"(
     @one st.shared.u32 [smem], tid;

@@ -24,6 +24,50 @@ struct RuleCase {
 };
 inline std::ostream& operator<<(std::ostream& out, const RuleCase& c) { return out << c.name; }
 
+// ---- parts of bodies ---------------------------------------------------------------------------
+
+/// Thread 0 makes the mbarrier, for one arrival.
+inline const std::string kBarrier = R"(
+    @one mbarrier.init.shared::cta.b64 [bar], 1;
+    @one fence.mbarrier_init.release.cluster;
+    bar.sync 0;
+)";
+/// Thread 0 brings 256 bytes to data.
+inline const std::string kLoad = R"(
+    @one mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256;
+    @one cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [smem], [IN], 256, [bar];
+)";
+/// Waits for its first phase.
+inline const std::string kWait = R"(
+WAIT:
+    mbarrier.try_wait.parity.shared::cta.b64 done, [bar], 0;
+    @!done bra WAIT;
+)";
+/// 32 columns of tensor memory: `base` is their address, `own` that of the warp's lanes.
+inline const std::string kAllocated = R"(
+    @!first bra ALLOCATED;
+    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 32;
+ALLOCATED:
+    bar.sync 0;
+    ld.shared.u32 base, [slot];
+    shl.b32 own, warp, 21;
+    add.u32 own, own, base;
+)";
+/// And all lanes of the first column are written.
+inline const std::string kAllocate = kAllocated + R"(
+    tcgen05.st.sync.aligned.32x32b.x1.b32 [own], {tid};
+    tcgen05.wait::st.sync.aligned;
+)";
+/// What kAllocated took is given back.
+inline const std::string kFree = R"(
+    bar.sync 0;
+    @!first bra FREED;
+    tcgen05.dealloc.cta_group::1.sync.aligned.b32 base, 32;
+FREED:
+)";
+
+// ------------------------------------------------------------------------------------------------
+
 /// What the judge says of a kernel: the error's or the first warning's text; empty: nothing.
 std::string verdict(const RuleCase& c, bool twin, const RunOptions& options);
 

@@ -86,24 +86,13 @@ FILL:
     ld.local.u32 b, [mine+4];
     add.u32 b, b, 1;
 )"},
-    {"TensorMemory", Rule::kRegisterUndefined, R"(
-    @!first bra ALLOCATED;
-    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 32;
-ALLOCATED:
-    bar.sync 0;
-    ld.shared.u32 base, [slot];
-    shl.b32 own, warp, 21;
-    add.u32 own, own, base;
+    {"TensorMemory", Rule::kRegisterUndefined, kAllocated + R"(
 +   tcgen05.st.sync.aligned.32x32b.x1.b32 [own], {tid};
     tcgen05.wait::st.sync.aligned;
     tcgen05.ld.sync.aligned.32x32b.x1.b32 {b}, [own];
     tcgen05.wait::ld.sync.aligned;
     add.u32 b, b, 1;
-    bar.sync 0;
-    @!first bra FREED;
-    tcgen05.dealloc.cta_group::1.sync.aligned.b32 base, 32;
-FREED:
-)"},
+)" + kFree},
 };
 
 class Undefined : public testing::TestWithParam<RuleCase> {};

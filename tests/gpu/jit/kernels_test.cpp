@@ -18,6 +18,7 @@
 #include <functional>
 
 #include "gpu/jit/store.h"
+#include "support/temporary_folder.h"
 
 namespace fa4::gpu::jit {
 namespace {
@@ -29,9 +30,7 @@ class KernelCache : public testing::Test {
   void SetUp() override {
     const auto version = nvrtc_version();
     if (!version.ok()) GTEST_SKIP() << version.status().message();
-    std::string name = (fs::temp_directory_path() / "fa4-cache-XXXXXX").string();
-    root_ = mkdtemp(name.data());
-    fs::permissions(root_, fs::perms::owner_all | fs::perms::others_exec);
+    fs::permissions(root_.path(), fs::perms::owner_all | fs::perms::others_exec);
     while (expected_.size() < 3) {
       expected_.push_back(compile(program(static_cast<int>(expected_.size()))).value().code);
     }
@@ -41,7 +40,6 @@ class KernelCache : public testing::Test {
     unsetenv("FA4_CACHE_DIR");
     std::error_code error;
     fs::permissions(folder(), fs::perms::owner_all, error);
-    fs::remove_all(root_, error);
   }
 
   /// Small programs, so that many processes can compile them.
@@ -77,7 +75,7 @@ class KernelCache : public testing::Test {
     return found;
   }
 
-  fs::path root_;
+  const test::TemporaryFolder root_;
   static inline std::vector<std::vector<std::byte>> expected_;  ///< Each program's code.
 };
 

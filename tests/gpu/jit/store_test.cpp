@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "gpu/jit/store.h"
+#include "support/temporary_folder.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -18,16 +19,6 @@ namespace fs = std::filesystem;
 
 class StoreTest : public testing::Test {
  protected:
-  StoreTest() {
-    std::string name = (fs::temp_directory_path() / "fa4-store-XXXXXX").string();
-    root_ = mkdtemp(name.data());
-  }
-  ~StoreTest() override {
-    std::error_code error;
-    fs::permissions(root_, fs::perms::owner_all, error);
-    fs::remove_all(root_, error);
-  }
-
   static std::vector<std::byte> bytes_of(size_t count, int seed) {
     std::vector<std::byte> bytes(count);
     for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>(i * 31 + seed);
@@ -38,7 +29,7 @@ class StoreTest : public testing::Test {
   }
   fs::path folder() const { return root_ / "cache"; }
 
-  fs::path root_;
+  const test::TemporaryFolder root_;
 };
 
 TEST_F(StoreTest, GivesBackWhatWasPut) {

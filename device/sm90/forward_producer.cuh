@@ -148,7 +148,10 @@ __device__ inline void clean_tile(const ForwardParams& p, const Work& work, KeyR
   constexpr int kPieces = Shapes<C>::VTile::kPanels * 8;
   const int lane = threadIdx.x % kWarpThreads;
   const bool inside = first_key >= clean.begin && first_key + C.tile_keys <= clean.end;
-  if (C.score.hides() && inside && is_finite<Element>(tile)) return;
+  if (C.score.hides() && inside) {
+    if (is_finite<Element>(tile)) return;
+    __syncwarp();  // what lanes have read here, others may set to 0
+  }
   for (int row = 0; row < C.tile_keys; ++row) {
     const i32 key = first_key + row;
     bool hidden = key < clean.begin || key >= clean.end;

@@ -31,6 +31,10 @@ struct Builder {
       : p(problem), random(problem.seed), stride_random(problem.strides) {}
 
   DType dtype() const { return static_cast<DType>(p.dtype); }
+  DType bias_type() const {
+    if (p.bias_type == 0) return dtype();
+    return p.bias_type == 1 ? DType::kFloat32 : DType::kFloat64;
+  }
   int64_t heads_q() const { return p.heads_k * p.group; }
   int64_t below(int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); }
 
@@ -42,7 +46,8 @@ struct Builder {
   HostTensor start(bool wanted, const HostTensor& used, const std::vector<int64_t>& lengths);
   Dims broadcast_dims(int64_t kept);
 
-  void make_operands();
+  void make_shapes();
+  void fill_operands();
   void make_lengths();
   void make_scores();
   void make_gradients();
@@ -92,7 +97,7 @@ Dims Builder::operand_dims(bool packed, const std::vector<int64_t>& lengths, int
   return {std::accumulate(lengths.begin(), lengths.end(), p.slack), heads, d};
 }
 
-void Builder::make_operands() {
+void Builder::make_shapes() {
   lengths_q = lengths(p.packed_q != 0, p.s_q);
   lengths_k = lengths(p.packed_k != 0, p.s_k);
   const DType index_type = p.seed % 2 == 0 ? DType::kInt32 : DType::kInt64;
@@ -101,6 +106,9 @@ void Builder::make_operands() {
   c.q = tensor(dtype(), operand_dims(p.packed_q != 0, lengths_q, p.s_q, heads_q(), p.d));
   c.k = tensor(dtype(), operand_dims(p.packed_k != 0, lengths_k, p.s_k, p.heads_k, p.d));
   c.v = tensor(dtype(), operand_dims(p.packed_k != 0, lengths_k, p.s_k, p.heads_k, p.d_v));
+}
+
+void Builder::fill_operands() {
   std::normal_distribution<double> normal;
   const auto kind = static_cast<Values>(p.values);
   const double size = kind == Values::kSmall ? 1e-3 : 1;
@@ -162,8 +170,7 @@ Dims Builder::broadcast_dims(int64_t kept) {
 void Builder::make_scores() {
   std::normal_distribution<double> normal;
   if (p.bias != 0) {
-    const DType type = p.bias_float32 != 0 ? DType::kFloat32 : dtype();
-    c.bias = tensor(type, broadcast_dims(p.bias));
+    c.bias = tensor(bias_type(), broadcast_dims(p.bias));
     c.bias.fill_with([&](const Index&) {
       return p.bias_hides != 0 && below(6) == 0 ? -std::numeric_limits<double>::infinity()
                                                 : normal(random);
@@ -292,9 +299,36 @@ std::vector<double> rows_that_count(const Case& c) {
 
 }  // namespace
 
+AttentionProblem problem_of(const Problem& p) {
+  Builder builder(p);
+  builder.make_shapes();
+  builder.set_options();
+  AttentionProblem problem = AttentionProblem::forward(builder.c.tensors(), builder.c.options);
+  const auto lengths = [&](int64_t wanted) {
+    return wanted != 0 ? TensorSpec{DType::kInt32, 1, {p.batch}} : TensorSpec();
+  };
+  problem.seqused_q = lengths(p.used_q);
+  problem.seqused_k = lengths(p.used_k);
+  problem.start_q = lengths(p.start_q);
+  problem.start_k = lengths(p.start_k);
+  const auto dense = [&](DType type, int64_t kept) {
+    TensorSpec spec{type, 4, {}};
+    const Dims dims = builder.broadcast_dims(kept);
+    std::copy(dims.begin(), dims.end(), spec.dims.begin());
+    return spec;
+  };
+  if (p.bias != 0) problem.bias = dense(builder.bias_type(), p.bias);
+  if (p.mask != 0) problem.mask = dense(DType::kBool, p.mask);
+  const int64_t heads = builder.heads_q();
+  if (p.alibi == 1) problem.alibi_slopes = {DType::kFloat32, 1, {heads}};
+  if (p.alibi == 2) problem.alibi_slopes = {DType::kFloat32, 2, {p.batch, heads}};
+  return problem;
+}
+
 Case build(const Problem& problem) {
   Builder builder(problem);
-  builder.make_operands();
+  builder.make_shapes();
+  builder.fill_operands();
   builder.make_lengths();
   builder.make_scores();
   builder.make_outputs();

@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "gpu/emulator_settings.h"
 #include "support/gpu_case.h"
 
 namespace fa4::fuzz {
@@ -15,6 +16,19 @@ using test::Verdict;
 using Bytes = std::vector<std::byte>;
 
 Device problems_device{};
+int adversaries = 0, judged_adversaries = 0;
+
+/// The adversary of a problem's run.
+gpu::EmulatorSettings adversary(const Problem& problem, int run) {
+  using emulator::Timing;
+  constexpr Timing kTimings[] = {Timing::kRandom, Timing::kLatest, Timing::kEarliest};
+  gpu::EmulatorSettings s;
+  s.run.seed = static_cast<uint64_t>(problem.seed + run);
+  s.run.timing = kTimings[run % 3];
+  s.run.schedule = run % 2 == 0 ? emulator::Schedule::kRandom : emulator::Schedule::kPriority;
+  s.run.checks = run < judged_adversaries ? emulator::Checks::kErrors : emulator::Checks::kOff;
+  return s;
+}
 
 std::vector<Bytes> bytes_of(std::initializer_list<const HostTensor*> tensors) {
   std::vector<Bytes> all;
@@ -46,17 +60,45 @@ Verdict check_again(Case& c, bool backward) {
   return {};
 }
 
+Verdict check_adversaries(const Problem& problem, Case& c) {
+  const std::vector<Bytes> outputs = outputs_of(c);
+  for (int run = 1; run < adversaries; ++run) {
+    const gpu::ThreadEmulatorSettings settings(adversary(problem, run));
+    const std::string name = "adversary " + std::to_string(run) + ": ";
+    const Status status = c.forward();
+    if (!status.ok()) return failed(name + status.message());
+    if (outputs_of(c) != outputs) return failed(name + "gives other bits than adversary 0");
+  }
+  return {};
+}
+
+Verdict check_twice(const Problem& problem, Case& c, bool backward) {
+  if (adversaries == 0) {
+    const Verdict verdict = backward ? check_forward_and_backward(c) : check_forward(c);
+    return verdict.kind == Verdict::Kind::kPassed ? check_again(c, backward) : verdict;
+  }
+  Verdict verdict;
+  {
+    const gpu::ThreadEmulatorSettings settings(adversary(problem, 0));
+    verdict = check_forward(c);
+  }
+  return verdict.kind == Verdict::Kind::kPassed ? check_adversaries(problem, c) : verdict;
+}
+
 }  // namespace
 
 void set_device(Device device) { problems_device = device; }
+void set_adversaries(int runs, int judged) {
+  adversaries = runs;
+  judged_adversaries = judged;
+}
 
 Verdict check(const Problem& problem, bool backward) {
   Case c = build(problem);
   c.device = problems_device;
   if (c.device.type != DeviceType::kCpu) make_strides_legal_on_gpu(c);
   const std::vector<Bytes> inputs = inputs_of(c);
-  Verdict verdict = backward ? check_forward_and_backward(c) : check_forward(c);
-  if (verdict.kind == Verdict::Kind::kPassed) verdict = check_again(c, backward);
+  Verdict verdict = check_twice(problem, c, backward);
   if (verdict.kind == Verdict::Kind::kPassed && inputs_of(c) != inputs) {
     verdict = failed("an input was written");
   }

@@ -12,6 +12,11 @@ namespace fa4::fuzz {
 /// Where problems run. On a GPU: the forward alone.
 void set_device(Device device);
 
+/// On the emulator: how often each problem runs, each time with another adversary, which must not
+/// change a bit; and in how many of these runs, from the first on, the judge looks for errors. 0
+/// runs: as the variable FA4_EMULATOR says.
+void set_adversaries(int runs, int judged);
+
 /// Forward (and backward) against the oracle; then that inputs are as they were, and that a second
 /// run gives the same bits (the backward's only if it is asked to be deterministic).
 test::Verdict check(const Problem& problem, bool backward);

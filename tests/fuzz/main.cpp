@@ -16,10 +16,12 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
 #include "fuzz/check.h"
+#include "fuzz/kernel_problems.h"
 
 namespace fa4::fuzz {
 namespace {
@@ -39,6 +41,9 @@ struct Settings {
   int64_t most_failures = 20;
   std::string problem;
   std::string device = "cpu";
+  bool each_kernel = false;
+  int adversaries = 0;
+  int judged = 0;
 };
 
 // What runs now, one entry a worker, so that a crash can name it. Fixed memory: a signal handler
@@ -82,7 +87,8 @@ class Session {
     const bool enough = counted + running_ >= settings_.count || failed_ >= settings_.most_failures;
     if (enough || next_ > kMostDraws) return false;
     *index = settings_.first + next_++;
-    *problem = draw(settings_.seed, *index);
+    const auto i = static_cast<uint64_t>(*index);
+    *problem = settings_.each_kernel ? draw_for_kernel(settings_.seed, i) : draw(settings_.seed, i);
     ++running_;
     return true;
   }
@@ -91,6 +97,10 @@ class Session {
     const std::lock_guard lock(mutex_);
     --running_;
     if (verdict.kind == Verdict::Kind::kPassed) ++passed_;
+    if (const auto kernel = settings_.each_kernel ? kernel_of(problem) : std::nullopt) {
+      kernels_.insert(gpu::sm90::to_string(*kernel));
+      long_ += is_long(problem, *kernel) ? 1 : 0;
+    }
     if (verdict.kind == Verdict::Kind::kFailed) ++failed_;
     if (verdict.kind == Verdict::Kind::kSkipped) {
       ++skipped_;
@@ -105,12 +115,17 @@ class Session {
   void report_failure(int64_t index, const std::string& message, const Problem& simplest,
                       const std::string& simplest_message) {
     const std::lock_guard lock(mutex_);
-    const std::string pass = settings_.device != "cpu" ? " --device " + settings_.device
-                             : settings_.no_backward   ? " --no-backward"
-                                                       : "";
+    std::string pass = settings_.device != "cpu" ? " --device " + settings_.device
+                       : settings_.no_backward   ? " --no-backward"
+                                                 : "";
+    if (settings_.adversaries > 0) {
+      pass += " --adversaries " + std::to_string(settings_.adversaries) + " --judged " +
+              std::to_string(settings_.judged);
+    }
     say("FAILED problem " + std::to_string(index) + ": " + message);
     say("  again:    fa4_fuzz --seed " + std::to_string(settings_.seed) + " --first " +
-        std::to_string(index) + " --count 1" + pass);
+        std::to_string(index) + " --count 1" + (settings_.each_kernel ? " --each-kernel" : "") +
+        pass);
     say("  simplest: fa4_fuzz" + pass + " --problem '" + to_string(simplest) + "'");
     say("            " + simplest_message);
   }
@@ -121,12 +136,26 @@ class Session {
       say("skipped " + std::to_string(count) + ": " + reason);
     }
     if (failed_ >= settings_.most_failures) say("stopped: too many failures");
+    if (settings_.each_kernel) finish_kernels();
     std::printf("%lld passed, %lld failed, %lld skipped\n", static_cast<long long>(passed_),
                 static_cast<long long>(failed_), static_cast<long long>(skipped_));
     return failed_ == 0 ? 0 : 1;
   }
 
  private:
+  /// Too few problems for every kernel is no failure; a kernel that none could be drawn for is.
+  void finish_kernels() {
+    int64_t missing = 0;
+    for (const gpu::sm90::ForwardConfig& config : gpu::sm90::all_forward_configs()) {
+      if (kernels_.count(to_string(config)) > 0) continue;
+      if (missing++ < 5) say("not run: " + to_string(config));
+    }
+    say(std::to_string(kernels_.size()) + " kernels; " + std::to_string(long_) +
+        " problems are longer than two tiles both ways");
+    const auto all = static_cast<int64_t>(gpu::sm90::all_forward_configs().size());
+    if (missing > 0 && settings_.count >= all && failed_ < settings_.most_failures) ++failed_;
+  }
+
   static constexpr int64_t kMostDraws = 10'000'000;
 
   void say(const std::string& line) {
@@ -158,6 +187,8 @@ class Session {
   std::mutex mutex_;
   int64_t next_ = 0, running_ = 0, passed_ = 0, failed_ = 0, skipped_ = 0;
   std::map<std::string, int64_t> skips_;
+  std::set<std::string> kernels_;
+  int64_t long_ = 0;
 };
 
 void work(const Settings& settings, Session& session, size_t worker) {
@@ -209,6 +240,12 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--most-failures", s.most_failures, "Stop after these")->capture_default_str();
   app.add_option("--problem", s.problem, "Run this one problem, given as NAME=NUMBER ...");
+  app.add_flag("--each-kernel", s.each_kernel, "Problems for every kernel of a GPU in turn");
+  app.add_option("--adversaries", s.adversaries,
+                 "On the emulator: runs of a problem, each with another seed, timing and schedule")
+      ->capture_default_str();
+  app.add_option("--judged", s.judged, "In how many of these runs the judge looks on")
+      ->capture_default_str();
   app.add_option("--device", s.device, "cpu; cuda:N or emulator:sm_90a (the forward alone)")
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
@@ -221,6 +258,7 @@ int run(int argc, char** argv) {
     }
     set_device(kind == "cuda:" ? Device::cuda(std::atoi(s.device.c_str() + kind.size()))
                                : Device::emulator("sm_90a"));
+    if (kind != "cuda:") set_adversaries(s.adversaries, s.judged);
     s.no_backward = true;
   }
   if (!s.problem.empty()) return run_one(s);

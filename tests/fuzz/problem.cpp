@@ -34,7 +34,7 @@ constexpr Field kFields[] = {
     {"sink", &Problem::sink},
     {"bias", &Problem::bias},
     {"mask", &Problem::mask},
-    {"bias_float32", &Problem::bias_float32},
+    {"bias_type", &Problem::bias_type},
     {"bias_hides", &Problem::bias_hides},
     {"alibi", &Problem::alibi},
     {"used_q", &Problem::used_q},
@@ -50,17 +50,6 @@ constexpr Field kFields[] = {
     {"deterministic", &Problem::deterministic},
     {"batch_invariant", &Problem::batch_invariant},
     {"seed", &Problem::seed},
-};
-
-/// Draws numbers the same way with every standard library.
-struct Draw {
-  Random random;
-
-  int64_t below(int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); }
-  bool one_in(int64_t n) { return below(n) == 0; }
-  int64_t one_of(std::initializer_list<int64_t> values) {
-    return values.begin()[below(static_cast<int64_t>(values.size()))];
-  }
 };
 
 int64_t draw_length(Draw& draw) {
@@ -128,7 +117,7 @@ void draw_scores(Draw& draw, Problem& p) {
   if (draw.one_in(6)) p.dropout_milli = draw.one_of({1, 100, 500, 900});
   if (draw.one_in(5)) p.sink = 1 + draw.below(4);
   if (draw.one_in(4)) p.bias = 1 + draw.below(16);
-  p.bias_float32 = draw.one_in(3) ? 1 : 0;
+  p.bias_type = draw.one_in(3) ? 1 : 0;
   p.bias_hides = draw.one_in(4) ? 1 : 0;
   if (draw.one_in(6)) p.alibi = 1 + draw.below(2);
   p.dlse = draw.one_in(3) ? 1 : 0;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,17 @@ enum class Values : int64_t {
   kCount
 };
 
+/// Draws numbers the same way with every standard library.
+struct Draw {
+  test::Random random;
+
+  int64_t below(int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); }
+  bool one_in(int64_t n) { return below(n) == 0; }
+  int64_t one_of(std::initializer_list<int64_t> values) {
+    return values.begin()[below(static_cast<int64_t>(values.size()))];
+  }
+};
+
 /// All a case depends on. A number of 0 is the plain choice wherever one can be: shrinking moves
 /// towards it.
 struct Problem {
@@ -38,7 +50,7 @@ struct Problem {
   int64_t dropout_milli = 0;
   int64_t sink = 0;  ///< 1: as q's dtype; float32 and 2: normal, 3: some large, 4: some -inf.
   int64_t bias = 0, mask = 0;  ///< 0: absent; else 1 + the sum of 1, 2, 4, 8 for broadcast dims.
-  int64_t bias_float32 = 0;    ///< Else q's dtype.
+  int64_t bias_type = 0;       ///< 0: as q's dtype, 1: float32, 2: float64.
   int64_t bias_hides = 0;      ///< Some of it is -inf.
   int64_t alibi = 0;           ///< 1: [h], 2: [b, h].
   int64_t used_q = 0, used_k = 0, start_q = 0, start_k = 0;
@@ -68,5 +80,7 @@ std::vector<Problem> simpler(const Problem& problem);
 
 /// The tensors and options. Deterministic.
 test::Case build(const Problem& problem);
+/// The problem that they pose, but for a sink, which no choice of a kernel depends on.
+AttentionProblem problem_of(const Problem& problem);
 
 }  // namespace fa4::fuzz

@@ -118,14 +118,12 @@ void cvt(Decoder& d) {
   if (two != (pairs && c.from == Type::kF32)) d.fail("this number of operands does not fit");
   const uint32_t bytes = d.write(&Inst::d, d.operand(0), c.to, true);
   const auto declared = d.declared(d.operand(0));
-  if (declared && ptx::is_signed(c.to) && ptx::size_of(*declared) > ptx::size_of(c.to)) {
-    // The result is extended to the register.
-    if (ptx::is_float(c.from)) d.fail("a signed result in a wider register is not supported");
-    if (ptx::size_of(c.to) > 1 || ptx::size_of(*declared) > 2) {
-      d.fail("a signed result in a wider register is not supported");
-    }
+  const uint32_t width = declared ? ptx::size_of(*declared) : 0;
+  if (!ptx::is_float(c.to) && width > ptx::size_of(c.to) && (ptx::is_signed(c.to) || width > 4)) {
+    c.extend = static_cast<uint8_t>(width);
+  } else if (bytes > 4 && ptx::size_of(c.to) <= 4) {
+    d.fail("a 64-bit register for a narrow result");
   }
-  if (bytes > 4 && ptx::size_of(c.to) <= 4) d.fail("a 64-bit register for a narrow result");
   if (d.read(&Inst::a, d.operand(1), c.from, true) > 4 && ptx::size_of(c.from) <= 4) {
     const Handler low_bits = exec::convert_low_bits(c);
     if (low_bits == nullptr) d.fail("this conversion of a number in a 64-bit register");

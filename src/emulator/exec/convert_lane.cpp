@@ -190,7 +190,8 @@ void put(Conversion c, Inst& inst) {
               c.to_whole,
               c.flush,
               c.saturate,
-              c.relu};
+              c.relu,
+              c.extend};
 }
 Conversion get(const Inst& i) {
   return {static_cast<Type>(i.mod[0]),
@@ -199,11 +200,21 @@ Conversion get(const Inst& i) {
           i.mod[3] != 0,
           i.mod[4] != 0,
           i.mod[5] != 0,
-          i.mod[6] != 0};
+          i.mod[6] != 0,
+          i.mod[7]};
 }
 
 uint64_t word(const Warp& w, uint32_t slot, uint32_t bytes, uint32_t lane) {
   return bytes > 4 ? w.reg<uint64_t>(slot)[lane] : w.reg<uint32_t>(slot)[lane];
+}
+
+/// A narrow result as wide as its register.
+uint64_t extended(uint64_t x, const Conversion& c) {
+  if (ptx::is_signed(c.to)) {
+    const uint32_t shift = 64 - 8 * ptx::size_of(c.to);
+    x = static_cast<uint64_t>(static_cast<int64_t>(x << shift) >> shift);
+  }
+  return c.extend == 8 ? x : x & ((uint64_t{1} << 8 * c.extend) - 1);
 }
 
 template <class T>
@@ -213,9 +224,7 @@ Step any(Warp& w, const Inst& i, uint32_t mask) {
   for (uint32_t l = 0; l < kLanes; ++l) {
     if ((mask >> l & 1) == 0) continue;
     uint64_t x = convert_one(c, word(w, i.a, ptx::size_of(c.from), l));
-    if (sizeof(T) == 4 && ptx::is_signed(c.to) && ptx::size_of(c.to) == 1) {
-      x = static_cast<uint16_t>(static_cast<int8_t>(x));
-    }
+    if (c.extend != 0) x = extended(x, c);
     d[l] = static_cast<T>(x);
   }
   return Step::kNext;
@@ -250,7 +259,7 @@ Handler convert_any(const Conversion& c, Inst& inst) {
     return known ? pair : nullptr;
   }
   if (half_of(c.from) != c.from) return nullptr;
-  return ptx::size_of(c.to) == 8 ? any<uint64_t> : any<uint32_t>;
+  return ptx::size_of(c.to) == 8 || c.extend == 8 ? any<uint64_t> : any<uint32_t>;
 }
 
 }  // namespace fa4::emulator::exec

@@ -120,7 +120,9 @@ Handler choose_whole(const Conversion& c) {
 
 /// Null if only the general way does it.
 Handler fast_conversion(const Conversion& c) {
-  if (c.saturate || c.flush || c.round != Round::kNearest || c.to_whole) return nullptr;
+  if (c.saturate || c.flush || c.round != Round::kNearest || c.to_whole || c.extend != 0) {
+    return nullptr;
+  }
   if (c.from == Type::kF32) {
     switch (c.to) {
       case Type::kBF16x2:
@@ -194,7 +196,7 @@ Handler low_bits_to(Type from) {
 }  // namespace
 
 Handler convert_low_bits(const Conversion& c) {
-  if (c.saturate) return nullptr;
+  if (c.saturate || c.extend != 0) return nullptr;
   switch (c.to) {
     case Type::kU32:
     case Type::kS32:

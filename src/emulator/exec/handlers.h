@@ -151,8 +151,10 @@ struct Conversion {
   bool flush = false;
   bool saturate = false;
   bool relu = false;
+  uint8_t extend =
+      0;  ///< Bytes of the register that a narrow whole number is extended to; 0: none.
 };
-/// d = a; for the x2 forms d = {a, b}, a the upper half. The Conversion lies in mod[0..6].
+/// d = a; for the x2 forms d = {a, b}, a the upper half. The Conversion lies in mod[0..7].
 Handler convert(const Conversion& conversion, Inst& inst);
 /// The same where `a` is a 64-bit register of whose low bits a narrow whole number is made. Null if
 /// it can't be done: another type than a whole one of 32 or 64 bits comes out, or .sat.

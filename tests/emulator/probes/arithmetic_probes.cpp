@@ -8,7 +8,7 @@
 namespace fa4::emulator::probes {
 namespace {
 
-constexpr uint32_t kSpread = 1024;
+constexpr uint32_t kSpread = 512;
 
 // What PTX says of the approximations (ISA 9.1, 9.7.3), in units in the last place: a relative
 // error of 2^-22.5 is 1.5 units at most, and each side may have it.

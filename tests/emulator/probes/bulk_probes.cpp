@@ -36,8 +36,6 @@ bar.sync 0;
 constexpr const char* kGlobals =
     ".shared .align 128 .b8 from[256];\n.shared .align 128 .b8 to[256];\n"
     ".shared .align 8 .b64 bar;\n";
-constexpr const char* kWait =
-    "wait:\nmbarrier.try_wait.parity.shared::cta.b64 p, [bar], 0;\n@!p bra wait;\n";
 constexpr const char* kDump =
     "bar.sync 0;\nld.shared.u32 x, [m];\nmul.wide.u32 g, t, 4;\nadd.u64 g, out, g;\n"
     "st.global.u32 [g], x;\n";
@@ -69,11 +67,12 @@ void add_copies(std::vector<Probe>& probes) {
     const std::string done = "mbarrier::complete_tx::bytes ";
     probes.push_back(bulk_probe("bulk.load/" + n,
                                 expect + "@first cp.async.bulk.shared::cluster.global." + done +
-                                    "[to], [in], " + n + ", [bar];\n" + kWait + kDump,
+                                    "[to], [in], " + n + ", [bar];\n" + kWaitForBar + kDump,
                                 random_words(1)));
     probes.push_back(bulk_probe("bulk.shared/" + n,
                                 expect + "@first cp.async.bulk.shared::cluster.shared::cta." +
-                                    done + "[to], [from], " + n + ", [bar];\n" + kWait + kDump,
+                                    done + "[to], [from], " + n + ", [bar];\n" + kWaitForBar +
+                                    kDump,
                                 random_words(1)));
     probes.push_back(
         bulk_probe("bulk.store/" + n,
@@ -119,7 +118,7 @@ void add_reductions(std::vector<Probe>& probes) {
         "bulk.reduce-shared/" + name,
         "@first mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256;\n"
         "@first cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes." +
-            name + " [to], [from], 256, [bar];\n" + kWait + kDump,
+            name + " [to], [from], 256, [bar];\n" + kWaitForBar + kDump,
         numbers("u32", 1)));
   }
 }
@@ -167,7 +166,7 @@ void add_arrivals(std::vector<Probe>& probes) {
                        (noinc ? ".noinc" : "") +
                        ".shared::cta.b64 [bar];\nbar.sync 0;\n"
                        "@first mbarrier.arrive.shared::cta.b64 _, [bar];\n" +
-                       kWait + kDump,
+                       kWaitForBar + kDump,
                    random_words(5)));
   }
 }

@@ -34,8 +34,6 @@ Probe probe_of(const std::string& name, uint32_t cluster, uint32_t clusters, uin
 }
 
 const char* const kMeet = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n";
-const char* const kWait =
-    "wait:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [bar], 0;\n@!p bra wait;\n";
 
 Probe registers() {
   std::string body = "mov.u32 x, %tid.x;\n";
@@ -111,7 +109,7 @@ st.shared::cluster.u32 [n], x;
 mov.u32 n, bar;
 mapa.shared::cluster.u32 n, n, other;
 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [n];
-)" + kWait + R"(
+)" + kWaitForBar + R"(
 ld.shared.u32 y, [m];
 st.global.u32 [h], y;
 )" + kMeet);
@@ -140,7 +138,7 @@ mov.b16 mask, )" + bits + R"(;
 setp.eq.u32 p, rank, 0;
 and.pred p, p, first;
 @p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [cells], [in], 256, [bar], mask;
-)" + kWait + R"(
+)" + kWaitForBar + R"(
 ld.shared.u32 y, [m];
 st.global.u32 [h], y;
 ld.shared.u32 y, [m+128];
@@ -163,7 +161,7 @@ mapa.shared::cluster.u32 y, y, other;
 mov.u32 n, bar;
 mapa.shared::cluster.u32 n, n, other;
 @first cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [y], [cells], 128, [n];
-)" + kWait + R"(
+)" + kWaitForBar + R"(
 ld.shared.u32 y, [m+128];
 st.global.u32 [h], y;
 )" + kMeet);

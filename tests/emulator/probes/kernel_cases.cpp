@@ -85,7 +85,7 @@ Case empty_case(const ForwardConfig& config, int64_t keys, bool large) {
 Case case_for(const KernelCase& kernel, bool large) {
   for (const int64_t keys : kKeys) {
     Case c = empty_case(kernel.config, keys, large);
-    if (kernel.config.score.softcap) c.options.softcap = kernel.exact ? 512 : 30;
+    if (kernel.config.score.softcap) c.options.softcap = kernel.exact ? 1024 : 30;
     if (kernel.exact) c.options.scale = 1;
     const auto problem = core::validate(AttentionProblem::forward(c.tensors(), c.options));
     if (!problem.ok()) throw std::runtime_error(problem.status().message());

@@ -22,6 +22,7 @@ unsigned cores() { return std::max(1u, std::thread::hardware_concurrency()); }
 int compile_all(const std::vector<KernelCase>& cases, bool cubin) {
   std::string ignored;
   const auto job = [&](size_t i) -> Result<Words> {
+    if (i > 0 && cases[i - 1].config == cases[i].config) return Words();
     const auto kernel = gpu::sm90::forward_kernel(cases[i].config);
     for (const auto format : {gpu::CodeFormat::kPtx, gpu::CodeFormat::kCubin}) {
       if (format == gpu::CodeFormat::kCubin && !cubin) continue;
@@ -63,7 +64,7 @@ void write(const std::string& folder, const std::string& description,
            const std::vector<KernelCase>& cases, const std::vector<Outcome>& outcomes) {
   std::filesystem::create_directories(folder);
   std::ofstream file(folder + "/kernels.txt");
-  file << "# fa4 kernels: " << description << "\n\n";
+  file << "# SPDX-License-Identifier: BSD-3-Clause\n# fa4 kernels: " << description << "\n\n";
   std::ofstream full(folder + "/kernels.bin", std::ios::binary);
   for (size_t i = 0; i < cases.size(); ++i) {
     if (!outcomes[i].ok) continue;

@@ -35,6 +35,21 @@ std::string bytes_of(const std::vector<uint32_t>& words) {
 
 }  // namespace
 
+const char* const kWaitForBar = R"({
+.reg .b32 tries;
+.reg .pred done, over;
+mov.b32 tries, 0;
+wait:
+mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [bar], 0;
+@done bra waited;
+add.u32 tries, tries, 1;
+setp.gt.u32 over, tries, 1000000;
+@over trap;
+bra wait;
+waited:
+}
+)";
+
 std::string kernel_text(const std::string& body, const std::string& globals) {
   // The numbers are those of probe.h.
   static_assert(kInputOffset == 256 && kOutputOffset == 264 && kMapBytes == 128);

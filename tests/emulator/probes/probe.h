@@ -56,6 +56,9 @@ constexpr uint32_t kParamBytes = 320;
 /// the maps', `t` is the thread's number within its block; `globals` stands in front of the entry.
 std::string kernel_text(const std::string& body, const std::string& globals = "");
 
+/// Waits for phase 0 of the mbarrier `bar`; a GPU gives up after a while rather than hang.
+extern const char* const kWaitForBar;
+
 /// Every probe, in an order that does not change.
 std::vector<Probe> all_probes();
 

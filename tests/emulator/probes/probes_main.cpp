@@ -33,7 +33,7 @@ struct Arguments {
   unsigned workers = 1;
 };
 
-constexpr double kSeconds = 20;  ///< That a probe may take.
+constexpr double kSeconds = 12;  ///< That a probe may take.
 
 std::string today() {
   const std::time_t now = std::time(nullptr);
@@ -112,6 +112,10 @@ void compare_with_emulator(const std::vector<Probe>& probes, const std::vector<O
 
 int run(const Arguments& arguments) {
   const Device device = arguments.device == "cuda:0" ? Device::cuda(0) : Device::emulator("sm_90a");
+  if (arguments.kernels) {
+    return run_kernels(device, arguments.folder, arguments.only,
+                       [&] { return describe(device) + "; " + today(); });
+  }
   const std::vector<Probe> probes = chosen(arguments.only);
   const auto begin = std::chrono::steady_clock::now();
   std::string description;
@@ -124,7 +128,8 @@ int run(const Arguments& arguments) {
   std::filesystem::create_directories(arguments.folder);
   std::ofstream kept(arguments.folder + "/probes.txt"), full(arguments.folder + "/probes_full.txt");
   for (std::ofstream* file : {&kept, &full}) {
-    *file << "# fa4 probes: " << description << "; " << today() << "\n\n";
+    *file << "# SPDX-License-Identifier: BSD-3-Clause\n# fa4 probes: " << description << "; "
+          << today() << "\n\n";
   }
   int failed = 0;
   for (size_t i = 0; i < probes.size(); ++i) {

@@ -105,9 +105,7 @@ Probe load_probe(const Tile& tile) {
           std::to_string(box_bytes(tile.spec)) + ";\n@first cp.async.bulk.tensor." +
           std::to_string(tile.spec.rank) +
           "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [tile], [map0, " +
-          register_list("c", tile.spec.rank) +
-          "], [bar];\nwait:\nmbarrier.try_wait.parity.shared::cta.b64 p, [bar], 0;\n@!p bra "
-          "wait;\n" +
+          register_list("c", tile.spec.rank) + "], [bar];\n" + kWaitForBar +
           for_words("dump", words, "out", "ld.shared.u32 x, [m];\nst.global.u32 [g], x;\n"),
       shared_tile(bytes));
   return probe;

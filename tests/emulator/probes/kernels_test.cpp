@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Every sm_90a kernel in the emulator, against what an H200 gave: to the bit for exact data, within
+// a bound for real data.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <fstream>
+#include <mutex>
+#include <sstream>
+#include <thread>
+
+#include "emulator/probes/fixture.h"
+#include "emulator/probes/kernel_cases.h"
+#include "gpu/jit/nvrtc.h"
+#include "oracle/oracle.h"
+
+namespace fa4::emulator::probes {
+namespace {
+
+using Records = std::map<std::string, Record>;
+
+const Records& fixture() {
+  static const Records records = [] {
+    std::ifstream file(std::string(FA4_SOURCE_DIR) + "/tests/emulator/probes/h200_kernels.txt");
+    std::stringstream text;
+    text << file.rdbuf();
+    return parse_fixture(text.str()).value();
+  }();
+  return records;
+}
+
+class KernelProbes : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto version = gpu::jit::nvrtc_version();
+    if (!version.ok()) GTEST_SKIP() << version.status().message();
+  }
+};
+
+TEST_F(KernelProbes, ExactDataGivesTheHardwaresBits) {
+  std::vector<KernelCase> cases;
+  for (const KernelCase& kernel : kernel_cases()) {
+    if (kernel.exact) cases.push_back(kernel);
+  }
+  std::string missing;
+  std::mutex mutex;
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < cases.size(); i = next++) {
+      const auto words = run_case(cases[i], Device::emulator("sm_90a"));
+      const std::lock_guard lock(mutex);
+      if (!words.ok()) {
+        ADD_FAILURE() << cases[i].name << ": " << words.status().message();
+        continue;
+      }
+      const auto found = fixture().find(cases[i].name);
+      if (found == fixture().end()) {
+        missing += " " + cases[i].name;
+      } else {
+        EXPECT_EQ(hash_of(*words), found->second.hash) << cases[i].name;
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) {
+    threads.emplace_back(work);
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (!missing.empty()) GTEST_SKIP() << "tests/emulator/probes/h200_kernels.txt lacks" << missing;
+}
+
+// The exact data are what they claim to be: the rounded true result is the emulator's, to the bit.
+TEST_F(KernelProbes, ExactDataHaveExactResults) {
+  const std::vector<KernelCase> cases = kernel_cases();
+  int checked = 0;
+  for (size_t i = 0; i < cases.size(); i += 14) {
+    ASSERT_TRUE(cases[i].exact);
+    test::Case c = make_case(cases[i]);
+    if (c.k.dims()[1] > 1000) continue;
+    c.device = Device::emulator("sm_90a");
+    const Status status = c.forward();
+    ASSERT_TRUE(status.ok()) << c.name << ": " << status.message();
+    const auto truth = oracle::forward(c.tensors(), c.options, oracle::Precision::kExact);
+    test::HostTensor out(c.out.dtype(), c.out.dims());
+    out.fill(truth.out);
+    EXPECT_EQ(c.out.bytes(), out.bytes()) << c.name;
+    ++checked;
+  }
+  EXPECT_GE(checked, 4);
+}
+
+}  // namespace
+}  // namespace fa4::emulator::probes

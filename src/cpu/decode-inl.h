@@ -10,62 +10,104 @@
 #endif
 
 #include "cpu/convert-inl.h"
-#include "hwy/cache_control.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fa4::cpu {
 namespace HWY_NAMESPACE {
 
-// A block of sums in registers has 4 rows x 3 keys, or fewer rows x 4 keys: neighbouring keys may
-// lie a power of two apart, in the same few sets of the first-level cache, so that more would not
-// stay.
-constexpr int64_t kBlockRows = 4;
-constexpr int64_t kBlockKeys = 3;
-constexpr int64_t kKeysOfFewRows = 4;
-constexpr int64_t kPrefetchBytes = 2048;  // how far ahead the cache's rows are asked for
+// A block of sums in registers has many rows' 4 x 3 keys, or fewer rows x more keys.
+constexpr int64_t kBlockRows = kManyDecodeRows;
 
-/// Rows of a cache, one after another: k or v from some key on.
+/// Rows of a cache, one after another.
 template <class S>
 struct CacheRows {
   const S* data;
   int64_t stride;
+
+  const S* row(int64_t i) const { return data + i * stride; }
 };
 
-/// Asks for what column `column` of kCount rows begins, if that is a line. Blocks do so on their
-/// way: many requests at once would have to wait for one another.
-template <int kCount, class S>
-HWY_INLINE void ask_for(CacheRows<S> rows, int64_t column) {
-  if (kCount == 0 || column * sizeof(S) % 64 != 0) return;
-#pragma GCC unroll 4
-  for (int j = 0; j < kCount; ++j) hwy::Prefetch(rows.data + j * rows.stride + column);
+/// Rows of q and of scores against the keys of one head; the other way round, of p and of out. Keys
+/// are `step` apart in s and p.
+template <class T>
+struct Dots {
+  const T* q;
+  int64_t q_stride, rows, depth;
+  T* s;
+  int64_t s_stride, step;
+};
+template <class T>
+struct Sums {
+  const T* p;
+  int64_t p_stride, step, rows, cols;
+  T* out;
+  int64_t out_stride;
+};
+
+// Columns are taken in pairs of vectors. With few rows, the first vector of a pair has the even
+// elements of a bfloat16 cache and the second the odd ones, each an instruction away from what is
+// loaded. Elsewhere columns keep their order.
+template <bool kFew, class D, class S>
+inline constexpr bool kPairsAreSplit = kFew&& HWY_TARGET !=
+                                       HWY_SCALAR&& kIsSingle<D>&& hwy::IsSame<S, BFloat16>();
+
+/// One vector, kSecond or not, of the pair at `src`.
+template <bool kFew, bool kSecond, class D, class S>
+HWY_INLINE hn::Vec<D> load_of_pair(D d, const S* src) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (kPairsAreSplit<kFew, D, S>) {
+    const hn::RebindToUnsigned<D> d32;
+    const hn::Repartition<uint16_t, D> d16;
+    const auto both = hn::BitCast(d32, hn::LoadU(d16, &src->bits));
+    if constexpr (kSecond) return hn::BitCast(d, hn::And(both, hn::Set(d32, 0xFFFF0000u)));
+    return hn::BitCast(d, hn::ShiftLeft<16>(both));
+  }
+#endif
+  return load_converted(d, src + (kSecond ? hn::Lanes(d) : 0));
 }
 
-/// What the vectors of a block leave over: columns from `column` on.
-struct Tail {
-  int64_t row, rows, key, keys, column;
-};
-
-template <class T, class S>
-HWY_NOINLINE void dot_tail(const DotRows<T>& x, const Tail& t, CacheRows<S> keys) {
-  for (int64_t r = t.row; r < t.row + t.rows; ++r) {
-    for (int64_t j = 0; j < t.keys; ++j) {
-      T& score = x.s[r * x.s_stride + (t.key + j) * x.s_step];
-      T total = score;
-      for (int64_t c = t.column; c < x.depth; ++c) {
-        total += x.q[r * x.q_stride + c] * to_number<T>(keys.data[j * keys.stride + c]);
+template <class T>
+void arrange(Matrix from, int64_t rows, int64_t count, int64_t cols, T* values, int64_t stride,
+             bool back) {
+  using D = hn::ScalableTag<T>;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
+  if (!kPairsAreSplit<true, D, BFloat16> || rows >= kManyDecodeRows) return;
+  if (from.dtype != DType::kBFloat16 || from.col_stride != 1) return;
+  T pair[2 * hn::MaxLanes(D())];
+  for (int64_t r = 0; r < count; ++r) {
+    for (int64_t c = 0; c + 2 * lanes <= cols; c += 2 * lanes) {
+      T* at = values + r * stride + c;
+      std::copy_n(at, 2 * lanes, pair);
+      for (int64_t i = 0; i < 2 * lanes; ++i) {
+        const int64_t arranged = i % 2 * lanes + i / 2;
+        at[back ? i : arranged] = pair[back ? arranged : i];
       }
-      score = total;
     }
   }
 }
 
 template <class T, class S>
-HWY_NOINLINE void add_tail(const AddRows<T>& x, const Tail& t, CacheRows<S> values) {
-  for (int64_t r = t.row; r < t.row + t.rows; ++r) {
-    for (int64_t j = 0; j < t.keys; ++j) {
-      const T p = x.p[r * x.p_stride + (t.key + j) * x.p_step];
-      for (int64_t c = t.column; c < x.cols; ++c) {
-        x.out[r * x.out_stride + c] += p * to_number<T>(values.data[j * values.stride + c]);
+HWY_NOINLINE void dot_tail(const Dots<T>& x, int64_t row, int64_t rows, CacheRows<S> keys,
+                           int64_t count, int64_t column) {
+  for (int64_t r = row; r < row + rows; ++r) {
+    for (int64_t j = 0; j < count; ++j) {
+      T total = x.s[r * x.s_stride + j * x.step];
+      for (int64_t c = column; c < x.depth; ++c) {
+        total += x.q[r * x.q_stride + c] * to_number<T>(keys.row(j)[c]);
+      }
+      x.s[r * x.s_stride + j * x.step] = total;
+    }
+  }
+}
+
+template <class T, class S>
+HWY_NOINLINE void add_tail(const Sums<T>& x, int64_t row, int64_t rows, CacheRows<S> values,
+                           int64_t count, int64_t column) {
+  for (int64_t r = row; r < row + rows; ++r) {
+    for (int64_t j = 0; j < count; ++j) {
+      const T p = x.p[r * x.p_stride + j * x.step];
+      for (int64_t c = column; c < x.cols; ++c) {
+        x.out[r * x.out_stride + c] += p * to_number<T>(values.row(j)[c]);
       }
     }
   }
@@ -96,166 +138,264 @@ HWY_INLINE void store_sums(D d, hn::Vec<D> v0, hn::Vec<D> v1, hn::Vec<D> v2, hn:
   to[3] = hn::GetLane(hn::SumOfLanes(d, v3));
 }
 
-/// Dot products of kRows rows with kKeys keys.
-template <int kRows, int kKeys, int kAsk, class T, class S, class A>
-HWY_INLINE void dot_block(const DotRows<T>& x, int64_t row, int64_t key, CacheRows<S> keys,
-                          CacheRows<A> ahead) {
+/// sum[r][j] += the product of row r's columns at q and key j's that load(j) gives.
+template <int kRows, int kKeys, class D, class V, class Load, class T = hn::TFromD<D>>
+HWY_INLINE void dot_step(D d, const T* q, int64_t q_stride, const Load& load,
+                         V (&sum)[kRows][kKeys]) {
+  if constexpr (kRows <= 2) {  // keys come and go, so that sums keep their registers
+    V element[kRows];
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) element[r] = hn::LoadU(d, q + r * q_stride);
+#pragma GCC unroll 8
+    for (int j = 0; j < kKeys; ++j) {
+      const V key = load(j);
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) sum[r][j] = hn::MulAdd(element[r], key, sum[r][j]);
+    }
+  } else {
+    V key[kKeys];
+#pragma GCC unroll 8
+    for (int j = 0; j < kKeys; ++j) key[j] = load(j);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const V element = hn::LoadU(d, q + r * q_stride);
+#pragma GCC unroll 8
+      for (int j = 0; j < kKeys; ++j) sum[r][j] = hn::MulAdd(element, key[j], sum[r][j]);
+    }
+  }
+}
+
+/// Dot products of kRows rows, from `row` on, with kKeys keys.
+template <bool kFew, int kRows, int kKeys, class T, class S>
+HWY_INLINE void run_block(const Dots<T>& x, int64_t row, CacheRows<S> keys) {
   const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const T* q = x.q + row * x.q_stride;
-  hn::Vec<decltype(d)> sum[kRows][kKeys];
+  V sum[kRows][kKeys];
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int j = 0; j < kKeys; ++j) sum[r][j] = hn::Zero(d);
   }
   int64_t c = 0;
-#pragma GCC unroll 2
-  for (; c + lanes <= x.depth; c += lanes) {
-    hn::Vec<decltype(d)> k[kKeys];
-    ask_for<kAsk>(ahead, c);
-#pragma GCC unroll 4
-    for (int j = 0; j < kKeys; ++j) k[j] = load_converted(d, keys.data + j * keys.stride + c);
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) {
-      const auto element = hn::LoadU(d, q + r * x.q_stride + c);
-#pragma GCC unroll 4
-      for (int j = 0; j < kKeys; ++j) sum[r][j] = hn::MulAdd(element, k[j], sum[r][j]);
-    }
+  for (; c + 2 * lanes <= x.depth; c += 2 * lanes) {
+    const auto first = [&](int j)
+                           HWY_ATTR { return load_of_pair<kFew, false>(d, keys.row(j) + c); };
+    const auto second = [&](int j)
+                            HWY_ATTR { return load_of_pair<kFew, true>(d, keys.row(j) + c); };
+    dot_step(d, q + c, x.q_stride, first, sum);
+    dot_step(d, q + c + lanes, x.q_stride, second, sum);
+  }
+  if (c + lanes <= x.depth) {
+    const auto load = [&](int j) HWY_ATTR { return load_converted(d, keys.row(j) + c); };
+    dot_step(d, q + c, x.q_stride, load, sum);
+    c += lanes;
   }
   const auto zero = hn::Zero(d);
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
     // In the same order, so that a score's bits do not tell its neighbours.
-    T sums[4];
-    if constexpr (kKeys == 4) {
-      store_sums(d, sum[r][0], sum[r][1], sum[r][2], sum[r][3], sums);
-    } else if constexpr (kKeys == 3) {
-      store_sums(d, sum[r][0], sum[r][1], sum[r][2], zero, sums);
-    } else {
-      store_sums(d, sum[r][0], zero, zero, zero, sums);
+    T sums[(kKeys + 3) / 4 * 4];
+#pragma GCC unroll 2
+    for (int j = 0; j < kKeys; j += 4) {
+      store_sums(d, sum[r][j], j + 1 < kKeys ? sum[r][j + 1] : zero,
+                 j + 2 < kKeys ? sum[r][j + 2] : zero, j + 3 < kKeys ? sum[r][j + 3] : zero,
+                 sums + j);
     }
-    T* s = x.s + (row + r) * x.s_stride + key * x.s_step;
-#pragma GCC unroll 4
-    for (int j = 0; j < kKeys; ++j) s[j * x.s_step] = sums[j];
+    T* s = x.s + (row + r) * x.s_stride;
+#pragma GCC unroll 8
+    for (int j = 0; j < kKeys; ++j) s[j * x.step] = sums[j];
   }
-  if (c < x.depth) dot_tail(x, {row, kRows, key, kKeys, c}, keys);
+  if (c < x.depth) dot_tail(x, row, kRows, keys, kKeys, c);
 }
 
-/// out += p * v for kRows rows and kKeys keys: one multiply-add a key, in their order.
-template <int kRows, int kKeys, int kAsk, class T, class S, class A>
-HWY_INLINE void add_block(const AddRows<T>& x, int64_t row, int64_t key, CacheRows<S> values,
-                          CacheRows<A> ahead) {
+/// out += p * the values that load(j) gives: one multiply-add a key, in their order.
+template <int kRows, int kKeys, class D, class V, class Load, class T = hn::TFromD<D>>
+HWY_INLINE void add_step(D d, T* out, int64_t out_stride, const Load& load,
+                         const V (&p)[kRows][kKeys]) {
+  if constexpr (kRows <= 2) {
+    V sum[kRows];
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) sum[r] = hn::LoadU(d, out + r * out_stride);
+#pragma GCC unroll 8
+    for (int j = 0; j < kKeys; ++j) {
+      const V value = load(j);
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) sum[r] = hn::MulAdd(p[r][j], value, sum[r]);
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) hn::StoreU(sum[r], d, out + r * out_stride);
+  } else {
+    V value[kKeys];
+#pragma GCC unroll 8
+    for (int j = 0; j < kKeys; ++j) value[j] = load(j);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      V sum = hn::LoadU(d, out + r * out_stride);
+#pragma GCC unroll 8
+      for (int j = 0; j < kKeys; ++j) sum = hn::MulAdd(p[r][j], value[j], sum);
+      hn::StoreU(sum, d, out + r * out_stride);
+    }
+  }
+}
+
+/// out += p * v for kRows rows, from `row` on, and kKeys keys.
+template <bool kFew, int kRows, int kKeys, class T, class S>
+HWY_INLINE void run_block(const Sums<T>& x, int64_t row, CacheRows<S> values) {
   const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   // As far as the compiler can tell, storing to out might change x.
   const int64_t cols = x.cols, out_stride = x.out_stride;
   T* out = x.out + row * out_stride;
-  hn::Vec<decltype(d)> p[kRows][kKeys];
+  V p[kRows][kKeys];
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-    for (int j = 0; j < kKeys; ++j)
-      p[r][j] = hn::Set(d, x.p[(row + r) * x.p_stride + (key + j) * x.p_step]);
+#pragma GCC unroll 8
+    for (int j = 0; j < kKeys; ++j) {
+      p[r][j] = hn::Set(d, x.p[(row + r) * x.p_stride + j * x.step]);
+    }
   }
   int64_t c = 0;
-#pragma GCC unroll 2
-  for (; c + lanes <= cols; c += lanes) {
-    hn::Vec<decltype(d)> v[kKeys];
-    ask_for<kAsk>(ahead, c);
-#pragma GCC unroll 4
-    for (int j = 0; j < kKeys; ++j) v[j] = load_converted(d, values.data + j * values.stride + c);
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) {
-      auto sum = hn::LoadU(d, out + r * out_stride + c);
-#pragma GCC unroll 4
-      for (int j = 0; j < kKeys; ++j) sum = hn::MulAdd(p[r][j], v[j], sum);
-      hn::StoreU(sum, d, out + r * out_stride + c);
-    }
+  for (; c + 2 * lanes <= cols; c += 2 * lanes) {
+    const auto first = [&](int j)
+                           HWY_ATTR { return load_of_pair<kFew, false>(d, values.row(j) + c); };
+    const auto second = [&](int j)
+                            HWY_ATTR { return load_of_pair<kFew, true>(d, values.row(j) + c); };
+    add_step(d, out + c, out_stride, first, p);
+    add_step(d, out + c + lanes, out_stride, second, p);
   }
-  if (c < cols) add_tail(x, {row, kRows, key, kKeys, c}, values);
+  if (c + lanes <= cols) {
+    const auto load = [&](int j) HWY_ATTR { return load_converted(d, values.row(j) + c); };
+    add_step(d, out + c, out_stride, load, p);
+    c += lanes;
+  }
+  if (c < cols) add_tail(x, row, kRows, values, kKeys, c);
 }
 
-template <int kRows, int kKeys, int kAsk, class T, class S, class A>
-HWY_INLINE void run_block(const DotRows<T>& x, int64_t row, int64_t key, CacheRows<S> keys,
-                          CacheRows<A> ahead) {
-  dot_block<kRows, kKeys, kAsk>(x, row, key, keys, ahead);
+/// Leaves `count` keys behind.
+template <class T>
+HWY_INLINE void pass_keys(Dots<T>& x, int64_t count) {
+  x.s += count * x.step;
 }
-template <int kRows, int kKeys, int kAsk, class T, class S, class A>
-HWY_INLINE void run_block(const AddRows<T>& x, int64_t row, int64_t key, CacheRows<S> values,
-                          CacheRows<A> ahead) {
-  add_block<kRows, kKeys, kAsk>(x, row, key, values, ahead);
+template <class T>
+HWY_INLINE void pass_keys(Sums<T>& x, int64_t count) {
+  x.p += count * x.step;
 }
 
-/// All rows of x, a DotRows or AddRows, with kKeys keys. Meanwhile as many are asked for.
-template <int kKeys, class X, class S, class A>
-HWY_NOINLINE void run_all_rows(const X& x, int64_t key, CacheRows<S> keys, CacheRows<A> ahead) {
+/// All rows of x, which are Dots or Sums, with kKeys keys.
+template <bool kFew, int kKeys, class X, class S>
+HWY_NOINLINE void run_all_rows(const X& x, CacheRows<S> keys) {
   int64_t row = 0;
-  if constexpr (kKeys <= kBlockKeys) {
-    if (x.rows >= 2 * kBlockRows) {  // the first two blocks share
-      constexpr int kHalf = (kKeys + 1) / 2;
-      run_block<kBlockRows, kKeys, kHalf>(x, 0, key, keys, ahead);
-      ahead.data += kHalf * ahead.stride;
-      run_block<kBlockRows, kKeys, kKeys - kHalf>(x, kBlockRows, key, keys, ahead);
-      row = 2 * kBlockRows;
-    } else if (x.rows >= kBlockRows) {
-      run_block<kBlockRows, kKeys, kKeys>(x, 0, key, keys, ahead);
-      row = kBlockRows;
-    }
+  if constexpr (!kFew) {
     for (; row + kBlockRows <= x.rows; row += kBlockRows) {
-      run_block<kBlockRows, kKeys, 0>(x, row, key, keys, ahead);
-    }
-    if (row > 0) {
-      for (; row < x.rows; ++row) run_block<1, kKeys, 0>(x, row, key, keys, ahead);
-      return;
+      run_block<kFew, kBlockRows, kKeys>(x, row, keys);
     }
   }
-  if (x.rows == 3) run_block<3, kKeys, kKeys>(x, 0, key, keys, ahead);
-  if (x.rows == 2) run_block<2, kKeys, kKeys>(x, 0, key, keys, ahead);
-  if (x.rows == 1) run_block<1, kKeys, kKeys>(x, 0, key, keys, ahead);
+  if constexpr (kKeys <= 4) {
+    for (; row + 2 <= x.rows; row += 2) run_block<kFew, 2, kKeys>(x, row, keys);
+  }
+  for (; row < x.rows; ++row) run_block<kFew, 1, kKeys>(x, row, keys);
 }
 
-/// All rows of x with `keys` rows of the cache `m`, from `data` on. Cache rows that are not
-/// contiguous, or of a type that takes long to convert, are converted to T first.
-template <class T, class X, class S>
-HWY_INLINE void run_all_keys(const X& x, const S* data, const Matrix& m, int64_t width) {
-  HWY_ALIGN T buffer[kKeysOfFewRows * kMaxHeadDim];
-  constexpr bool kFast = kLoadsFast<hn::ScalableTag<T>, S>;
-  const bool direct = kFast && m.col_stride == 1;
-  const int64_t most = x.rows >= kBlockRows ? kBlockKeys : kKeysOfFewRows;
-  const int64_t distance = kPrefetchBytes / (width * static_cast<int64_t>(sizeof(S))) + 1;
-  for (int64_t key = 0; key < x.keys;) {
-    const CacheRows<S> from{data + key * m.row_stride, m.row_stride};
-    const int64_t count = x.keys - key >= most ? most : 1;
-    const CacheRows<S> ahead{from.data + distance * m.row_stride, m.row_stride};
-    const auto run = [&](auto rows) HWY_ATTR {
-      if (count == kKeysOfFewRows) return run_all_rows<kKeysOfFewRows>(x, key, rows, ahead);
-      if (count == kBlockKeys) return run_all_rows<kBlockKeys>(x, key, rows, ahead);
-      run_all_rows<1>(x, key, rows, ahead);
-    };
-    if constexpr (kFast) {
-      if (direct) run(from);
+/// All rows of x with `count` keys, at most kMost (3, 4 or 8) at a time.
+template <int kMost, class X, class S>
+HWY_INLINE void run_keys(X x, CacheRows<S> keys, int64_t count) {
+  constexpr bool kFew = kMost > 3;
+  while (count > 0) {
+    int64_t done = kMost;
+    if (count >= kMost) {
+      run_all_rows<kFew, kMost>(x, keys);
+    } else if (kMost > 4 && count >= 4) {
+      run_all_rows<kFew, kFew ? 4 : 1>(x, keys);
+      done = 4;
+    } else if (count >= 2) {
+      run_all_rows<kFew, 2>(x, keys);
+      done = 2;
+    } else {
+      run_all_rows<kFew, 1>(x, keys);
+      done = 1;
     }
-    if (!direct) {
-      load_rows_from(from.data, m.row_stride, m.col_stride, count, width, T{1}, buffer,
-                     kMaxHeadDim);
-      run(CacheRows<T>{buffer, kMaxHeadDim});
-    }
-    key += count;
+    pass_keys(x, done);
+    keys.data += done * keys.stride;
+    count -= done;
   }
+}
+
+/// Some keys of one head. Cache rows that are not contiguous, or of a type that takes long to
+/// convert, are converted to T first.
+template <class T, int kMost, class X, class S>
+HWY_INLINE void run_turn(const X& x, CacheRows<S> keys, int64_t col_stride, int64_t count,
+                         int64_t width) {
+  if constexpr (kLoadsFast<hn::ScalableTag<T>, S>) {
+    if (col_stride == 1) return run_keys<kMost>(x, keys, count);
+  }
+  HWY_ALIGN T buffer[kMost * kMaxHeadDim];
+  X rest = x;
+  for (int64_t i = 0; i < count; i += kMost) {
+    const int64_t now = HWY_MIN(count - i, kMost);
+    load_rows_from(keys.row(i), keys.stride, col_stride, now, width, T{1}, buffer, kMaxHeadDim);
+    run_keys<kMost>(rest, CacheRows<T>{buffer, kMaxHeadDim}, now);
+    pass_keys(rest, now);
+  }
+}
+
+/// Calls run(head, key, count): heads take the keys `key`, `key + step`, ... in turns.
+template <class Run>
+HWY_INLINE void in_turns(const CacheBlock& block, int64_t step, const Run& run) {
+  for (int64_t key = 0; key < HWY_MIN(step, block.keys); ++key) {
+    const int64_t count = (block.keys - key + step - 1) / step;
+    for (int64_t head = 0; head < block.heads; ++head) run(head, key, count);
+  }
+}
+
+template <int kMost, class T, class S>
+HWY_NOINLINE void dot_streams(const DotRows<T>& x, const S* k) {
+  const int64_t step = decode_stream_step(x.rows, x.k.keys), stride = x.k.first.row_stride;
+  in_turns(x.k, step, [&](int64_t head, int64_t key, int64_t count) HWY_ATTR {
+    const int64_t row = head * x.rows;
+    const Dots<T> dots{x.q + row * x.q_stride,       x.q_stride, x.rows, x.depth,
+                       x.s + row * x.s_stride + key, x.s_stride, step};
+    const CacheRows<S> keys{k + head * x.k.head_stride + key * stride, step * stride};
+    run_turn<T, kMost>(dots, keys, x.k.first.col_stride, count, x.depth);
+  });
+}
+
+template <int kMost, class T, class S>
+HWY_NOINLINE void add_streams(const AddRows<T>& x, const S* v) {
+  const int64_t step = decode_stream_step(x.rows, x.v.keys), stride = x.v.first.row_stride;
+  in_turns(x.v, step, [&](int64_t head, int64_t key, int64_t count) HWY_ATTR {
+    const int64_t row = head * x.rows;
+    const Sums<T> sums{x.p + row * x.p_stride + key * x.p_step,
+                       x.p_stride,
+                       step * x.p_step,
+                       x.rows,
+                       x.cols,
+                       x.out + row * x.out_stride,
+                       x.out_stride};
+    const CacheRows<S> values{v + head * x.v.head_stride + key * stride, step * stride};
+    run_turn<T, kMost>(sums, values, x.v.first.col_stride, count, x.cols);
+  });
 }
 
 template <class T>
 void dot_rows(const DotRows<T>& x) {
-  with_element_type(x.k.dtype, [&](auto* type) HWY_ATTR {
-    run_all_keys<T>(x, static_cast<decltype(type)>(x.k.data), x.k, x.depth);
+  with_element_type(x.k.first.dtype, [&](auto* type) HWY_ATTR {
+    const auto k = static_cast<decltype(type)>(x.k.first.data);
+    if (x.rows == 1) return dot_streams<8>(x, k);
+    if (x.rows < kManyDecodeRows) return dot_streams<4>(x, k);
+    dot_streams<3>(x, k);
   });
 }
 
 template <class T>
 void add_rows(const AddRows<T>& x) {
-  with_element_type(x.v.dtype, [&](auto* type) HWY_ATTR {
-    run_all_keys<T>(x, static_cast<decltype(type)>(x.v.data), x.v, x.cols);
+  with_element_type(x.v.first.dtype, [&](auto* type) HWY_ATTR {
+    const auto v = static_cast<decltype(type)>(x.v.first.data);
+    if (x.rows == 1) return add_streams<8>(x, v);
+    if (x.rows < kManyDecodeRows) return add_streams<4>(x, v);
+    add_streams<3>(x, v);
   });
 }
 

@@ -25,7 +25,9 @@ class DecodeTask {
         sequence_(core::sequence_of(context.problem, context.tensors, task.sequence)),
         positions_(task.rows.size()),
         rows_(positions_ * task.heads),
-        rows_of_k_(positions_ * context.problem.group) {}
+        rows_of_k_(positions_ * context.problem.group),
+        few_(rows_of_k_ < kManyDecodeRows),
+        s_stride_(few_ ? kDecodeStride : kDecodeStrideOfMany) {}
 
   void run(const RowState<T>& state) {
     const int64_t dim_qk = x_.problem.dim_qk;
@@ -34,12 +36,15 @@ class DecodeTask {
           rows_of_head(x_.tensors.q, sequence_.q, head_of(h * positions_), task_.rows.begin),
           positions_, dim_qk, T{1}, s_.q + h * positions_ * dim_qk, dim_qk);
     }
+    arrange(x_.tensors.k, rows_, dim_qk, s_.q, dim_qk, false);
     std::fill_n(state.max, rows_, kMinusInfinity<T>);
     std::fill_n(state.sum, rows_, T{0});
     std::fill_n(state.out, rows_ * state.out_stride, T{0});
-    for (int64_t key = task_.keys.begin; key < task_.keys.end; key += kDecodeBlock) {
-      run_block({key, std::min(key + kDecodeBlock, task_.keys.end)}, state);
+    const int64_t block = few_ ? kDecodeBlock : kDecodeBlockOfMany;
+    for (int64_t key = task_.keys.begin; key < task_.keys.end; key += block) {
+      run_block({key, std::min(key + block, task_.keys.end)}, state);
     }
+    arrange(x_.tensors.v, rows_, x_.problem.dim_v, state.out, state.out_stride, true);
   }
 
   void finish(const RowState<T>& state) const {
@@ -52,6 +57,8 @@ class DecodeTask {
   }
 
  private:
+  using Counting = std::array<bool, kDecodeBlock>;  ///< Of each key of a block.
+
   int64_t head_of(int64_t row) const { return task_.head_k * x_.problem.group + row / positions_; }
   int64_t position_of(int64_t row) const { return task_.rows.begin + row % positions_; }
 
@@ -60,7 +67,7 @@ class DecodeTask {
     if (all.begin >= all.end) return;
     ScoreTile<T> tile;
     tile.s = s_.scores;
-    tile.s_stride = kDecodeStride;
+    tile.s_stride = s_stride_;
     tile.rows = rows_;
     tile.columns = all;
     tile.visible = s_.visible;
@@ -69,92 +76,50 @@ class DecodeTask {
     x_.kernels.softmax(tile, {state.max, state.sum, state.out, state.out_stride, state.out_stride});
     if (x_.has_dropout) {
       for (int64_t r = 0; r < rows_; ++r) {
-        apply_dropout<T>(x_.dropout, row_at(keys, r), s_.scores + r * kDecodeStride);
+        apply_dropout<T>(x_.dropout, row_at(keys, r), s_.scores + r * s_stride_);
       }
     }
 
     // Keys that are nothing to any row are left out: a mask may hide most of a cache.
-    std::array<bool, kDecodeBlock> counts;
-    counts.fill(!x_.modifiers.may_hide());
+    Counting counts;
+    counts.fill(true);
     if (x_.modifiers.may_hide()) find_counting(all, counts);
     const int64_t size = rows_ * state.out_stride;
     std::copy_n(state.out, size, s_.saved);
-    each_run(all, counts, [&](Columns run) { add_values(keys, run, state); });
+    if (x_.modifiers.may_hide()) {
+      add_in_turns(keys, all, counts, false, state);
+    } else {
+      add_values(keys, all, state);
+    }
     if (x_.kernels.all_finite(state.out, size)) return;
     std::copy_n(s_.saved, size, state.out);
-    each_run(all, counts, [&](Columns run) { add_values_apart(keys, run, state); });
+    add_in_turns(keys, all, counts, true, state);
   }
 
-  template <class Body>
-  static void each_run(Columns all, const std::array<bool, kDecodeBlock>& counts,
-                       const Body& body) {
-    for (int64_t begin = all.begin; begin < all.end; ++begin) {
-      int64_t end = begin;
-      while (end < all.end && counts[end]) ++end;
-      if (begin < end) body(Columns{begin, end});
-      begin = end;
-    }
-  }
-
-  void find_counting(Columns all, std::array<bool, kDecodeBlock>& counts) const {
+  void find_counting(Columns all, Counting& counts) const {
+    std::fill(counts.begin() + all.begin, counts.begin() + all.end, false);
     for (int64_t r = 0; r < rows_; ++r) {
-      const T* p = s_.scores + r * kDecodeStride;
+      const T* p = s_.scores + r * s_stride_;
       for (int64_t c = all.begin; c < all.end; ++c) counts[c] = counts[c] || p[c] != 0;
     }
   }
 
-  /// Keys of a block that kernels take together: `count` of them, each `step` after the one before.
-  struct Piece {
-    int64_t first = 0, count = 0, step = 1;
-  };
-
-  /// Keys whose rows of `cache` share a page of memory. Heads take such keys one after another, so
-  /// that they read each page from its beginning to its end: the processor sees that coming.
-  int64_t keys_of_page(const Tensor& cache) const {
-    constexpr int64_t kPage = 4096, kMost = 4;
-    const int64_t* strides = cache.strides.data() + (cache.rank - 3);
-    const int64_t bytes = strides[0] * size_of(cache.dtype);
-    const bool whole = bytes >= kPage / kMost && bytes < kPage && kPage % bytes == 0;
-    return whole && strides[1] < strides[0] && x_.problem.heads_k > 1 ? kPage / bytes : 1;
-  }
-
-  /// Calls body(rows, piece) for the rows of each head of k, and pieces of `columns`. The
-  /// order of keys must not depend on the heads that share a task.
-  template <class Body>
-  void each_piece(const Tensor& cache, Columns columns, const Body& body) const {
-    const int64_t step = keys_of_page(cache);
-    const bool in_turns = step > 1 || rows_ > rows_of_k_;
-    const int64_t size = in_turns ? kDecodePiece * step : kDecodeBlock;
-    for (int64_t begin = columns.begin; begin < columns.end; begin += size) {
-      const int64_t end = std::min(begin + size, columns.end);
-      for (int64_t first = begin; first < std::min(begin + step, end); ++first) {
-        for (int64_t row = 0; row < rows_; row += rows_of_k_) {
-          body(core::Range{row, row + rows_of_k_}, Piece{first, ceil_div(end - first, step), step});
-        }
-      }
-    }
-  }
-
-  Matrix cache_rows(const Tensor& cache, int64_t row, int64_t key, int64_t step = 1) const {
-    Matrix m = rows_of_head(cache, sequence_.k, task_.head_k + row / rows_of_k_, key);
-    m.row_stride *= step;
-    return m;
+  /// Keys [begin, begin + count) of the task's heads of k or v, or of one of them.
+  CacheBlock cache_block(const Tensor& cache, int64_t key, int64_t count) const {
+    const Matrix first = rows_of_head(cache, sequence_.k, task_.head_k, key);
+    return {first, rows_ / rows_of_k_, cache.strides[cache.rank - 2], count};
   }
 
   /// Scores of all rows; returns the columns that any row sees.
   Columns score_block(core::Range keys) {
     DotRows<T> dot;
+    dot.q = s_.q;
     dot.q_stride = dot.depth = x_.problem.dim_qk;
-    dot.s_stride = kDecodeStride;
-    each_piece(x_.tensors.k, {0, keys.size()}, [&](core::Range rows, Piece piece) {
-      dot.q = s_.q + rows.begin * dot.q_stride;
-      dot.rows = rows.size();
-      dot.k = cache_rows(x_.tensors.k, rows.begin, keys.begin + piece.first, piece.step);
-      dot.keys = piece.count;
-      dot.s = s_.scores + rows.begin * kDecodeStride + piece.first;
-      dot.s_step = piece.step;
-      x_.kernels.dot_rows(dot);
-    });
+    dot.rows = rows_of_k_;
+    dot.k = cache_block(x_.tensors.k, keys.begin, keys.size());
+    dot.s = s_.scores;
+    dot.s_stride = s_stride_;
+    x_.kernels.dot_rows(dot);
     Columns all{keys.size(), 0};
     for (int64_t r = 0; r < rows_; ++r) {
       const core::Range seen = core::intersect(sequence_.keys_of_row(position_of(r)), keys);
@@ -163,55 +128,99 @@ class DecodeTask {
       s_.visible[r] = {seen.begin - keys.begin, seen.end - keys.begin};
       all = {std::min(all.begin, s_.visible[r].begin), std::max(all.end, s_.visible[r].end)};
       if (x_.modifiers.active()) {
-        x_.modifiers.apply(row_at(keys, r), {s_.bias, s_.mask}, s_.scores + r * kDecodeStride);
+        x_.modifiers.apply(row_at(keys, r), {s_.bias, s_.mask}, s_.scores + r * s_stride_);
       }
     }
     return all;
   }
 
-  void add_values(core::Range keys, Columns run, const RowState<T>& state) {
-    each_piece(x_.tensors.v, run,
-               [&](core::Range rows, Piece piece) { add_piece(keys, rows, piece, state); });
-  }
-
-  void add_piece(core::Range keys, core::Range rows, Piece piece, const RowState<T>& state) {
-    AddRows<T> add;
-    add.p = s_.scores + rows.begin * kDecodeStride + piece.first;
-    add.p_stride = kDecodeStride;
-    add.p_step = piece.step;
-    add.rows = rows.size();
-    add.v = cache_rows(x_.tensors.v, rows.begin, keys.begin + piece.first, piece.step);
-    add.keys = piece.count;
-    add.cols = x_.problem.dim_v;
-    add.out = state.out + rows.begin * state.out_stride;
-    add.out_stride = state.out_stride;
+  void add_values(core::Range keys, Columns all, const RowState<T>& state) {
+    AddRows<T> add = rows_of_values(0, all.begin, state);
+    add.v = cache_block(x_.tensors.v, keys.begin + all.begin, all.end - all.begin);
     x_.kernels.add_rows(add);
   }
 
-  /// add_values() where a value may not be finite: as 0 * NaN it would reach rows that give it no
-  /// weight.
-  void add_values_apart(core::Range keys, Columns run, const RowState<T>& state) {
-    const int64_t dim_v = x_.problem.dim_v;
-    std::array<T, kMaxHeadDim> value;
-    each_piece(x_.tensors.v, run, [&](core::Range rows, Piece piece) {
-      const auto key_at = [&](int64_t i) { return piece.first + i * piece.step; };
-      int64_t done = 0;
-      const auto add_until = [&](int64_t i) {
-        if (done < i) add_piece(keys, rows, {key_at(done), i - done, piece.step}, state);
-        done = i + 1;
-      };
-      for (int64_t i = 0; i < piece.count; ++i) {
-        x_.kernels.load_rows(cache_rows(x_.tensors.v, rows.begin, keys.begin + key_at(i)), 1, dim_v,
-                             T{1}, value.data(), 0);
-        if (x_.kernels.all_finite(value.data(), dim_v)) continue;
-        add_until(i);
-        for (int64_t r = rows.begin; r < rows.end; ++r) {
-          add_value(s_.scores[r * kDecodeStride + key_at(i)], value.data(), dim_v,
-                    state.out + r * state.out_stride);
-        }
+  AddRows<T> rows_of_values(int64_t row, int64_t key, const RowState<T>& state) const {
+    AddRows<T> add;
+    add.p = s_.scores + row * s_stride_ + key;
+    add.p_stride = s_stride_;
+    add.rows = rows_of_k_;
+    add.cols = x_.problem.dim_v;
+    add.out = state.out + row * state.out_stride;
+    add.out_stride = state.out_stride;
+    return add;
+  }
+
+  /// Keys `first`, `first + step`, ... of a block, for the rows of a head of k.
+  struct Turn {
+    int64_t row, first, count, step;
+
+    int64_t key(int64_t i) const { return first + i * step; }
+  };
+
+  /// add_values() without the keys that do not count, and with `apart` where a value may not be
+  /// finite: as 0 * NaN it would reach rows that give it no weight. The order is that of
+  /// add_values() for all keys: whoever shares the task, a row's bits stay the same.
+  void add_in_turns(core::Range keys, Columns all, const Counting& counts, bool apart,
+                    const RowState<T>& state) {
+    const int64_t count = all.end - all.begin, step = decode_stream_step(rows_of_k_, count);
+    for (int64_t i = 0; i < std::min(step, count); ++i) {
+      for (int64_t row = 0; row < rows_; row += rows_of_k_) {
+        const Turn turn{row, all.begin + i, ceil_div(count - i, step), step};
+        add_turn(keys, turn, counts, apart, state);
       }
-      add_until(piece.count);
-    });
+    }
+  }
+
+  void add_turn(core::Range keys, const Turn& turn, const Counting& counts, bool apart,
+                const RowState<T>& state) {
+    int64_t done = 0;
+    const auto add_until = [&](int64_t i) {
+      if (done < i) {
+        AddRows<T> add = rows_of_values(turn.row, turn.key(done), state);
+        add.p_step = turn.step;
+        add.v = {values_of(turn, keys.begin + turn.key(done)), 1, 0, i - done};
+        x_.kernels.add_rows(add);
+      }
+      done = i + 1;
+    };
+    for (int64_t i = 0; i < turn.count; ++i) {
+      const int64_t key = turn.key(i);
+      const bool alone = apart && counts[key] && !is_finite(values_of(turn, keys.begin + key));
+      if (counts[key] && !alone) continue;
+      add_until(i);
+      if (alone) add_alone(turn, keys, key, state);
+    }
+    add_until(turn.count);
+  }
+
+  Matrix values_of(const Turn& turn, int64_t key) const {
+    const int64_t head = task_.head_k + turn.row / rows_of_k_;
+    Matrix m = rows_of_head(x_.tensors.v, sequence_.k, head, key);
+    m.row_stride *= turn.step;
+    return m;
+  }
+
+  bool is_finite(const Matrix& value) {
+    x_.kernels.load_rows(value, 1, x_.problem.dim_v, T{1}, value_.data(), 0);
+    return x_.kernels.all_finite(value_.data(), x_.problem.dim_v);
+  }
+
+  void add_alone(const Turn& turn, core::Range keys, int64_t key, const RowState<T>& state) {
+    const int64_t dim_v = x_.problem.dim_v;
+    x_.kernels.load_rows(values_of(turn, keys.begin + key), 1, dim_v, T{1}, value_.data(), 0);
+    arrange(x_.tensors.v, 1, dim_v, value_.data(), 0, false);
+    for (int64_t r = turn.row; r < turn.row + rows_of_k_; ++r) {
+      add_value(s_.scores[r * s_stride_ + key], value_.data(), dim_v,
+                state.out + r * state.out_stride);
+    }
+  }
+
+  /// Puts columns into the order in which the kernels take those of `cache`, or back.
+  void arrange(const Tensor& cache, int64_t rows, int64_t cols, T* values, int64_t stride,
+               bool back) const {
+    x_.kernels.arrange(rows_of_head(cache, sequence_.k, 0, 0), rows_of_k_, rows, cols, values,
+                       stride, back);
   }
 
   typename ScoreModifiers<T>::Row row_at(core::Range keys, int64_t row) const {
@@ -225,6 +234,9 @@ class DecodeTask {
   const int64_t positions_;
   const int64_t rows_;
   const int64_t rows_of_k_;  ///< Rows of each head of k, one after another.
+  const bool few_;           ///< Of those: memory binds, not products.
+  const int64_t s_stride_;   ///< From a row of scores to the next.
+  std::array<T, kMaxHeadDim> value_;
 };
 
 }  // namespace

@@ -46,11 +46,12 @@ struct ForwardTiling {
 
 constexpr int64_t kDecodeRows = 8;       ///< More rows a head of k than this pay for packing.
 constexpr int64_t kDecodeTaskRows = 64;  ///< The most rows of a decode task, of all its heads.
-constexpr int64_t kDecodeBlock = 120;  ///< Keys that a decode task scores at a time: kernels take 3
-                                       ///< or 4 of them together.
-constexpr int64_t kDecodeStride = 128;  ///< From a row of its scores to the next.
-constexpr int64_t kDecodePiece = 12;    ///< Keys after which it turns to its next head of k.
-constexpr int64_t kDecodeChunk = 480;   ///< Keys of a chunk, for each kDecodeRows rows.
+// Keys that a decode task scores at a time: with few rows the longer a stretch of memory the
+// better, with many rows their scores should stay in a cache. Then, from a row of scores to the
+// next.
+constexpr int64_t kDecodeBlock = 480, kDecodeBlockOfMany = 120;
+constexpr int64_t kDecodeStride = 496, kDecodeStrideOfMany = 128;
+constexpr int64_t kDecodeChunk = 480;  ///< Keys of a chunk, for each kDecodeRows rows.
 
 template <class T>
 ForwardTiling make_forward_tiling(const Kernels<T>& kernels, const core::Problem& problem,

@@ -55,8 +55,8 @@ const Kernels<T>* table() {
       store_rows<T>, pack<T>,
       multiply<T>,   finish_scores<T>,
       softmax<T>,    gradients<T>,
-      dot_rows<T>,   add_rows<T>,
-      all_finite<T>,
+      arrange<T>,    dot_rows<T>,
+      add_rows<T>,   all_finite<T>,
   };
   return &kTable;
 }

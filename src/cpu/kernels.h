@@ -124,26 +124,46 @@ struct SoftmaxState {
   int64_t out_stride = 0, out_cols = 0;
 };
 
-/// Few query rows against the cache's rows where they lie (decode): see decode.cpp.
+/// Keys or values of some heads, where they lie in a cache.
+struct CacheBlock {
+  Matrix first;  ///< keys x columns: those of the first head
+  int64_t heads = 1, head_stride = 0;
+  int64_t keys = 0;
+};
+
+/// Few query rows against a cache (decode): each head of it has `rows` of them. The rows of one
+/// head follow one another, and those of the next head follow them. Columns of q and out are in the
+/// order that `arrange` gives them.
 template <class T>
 struct DotRows {
-  const T* q = nullptr;  ///< rows x depth
-  int64_t q_stride = 0, rows = 0;
-  Matrix k;  ///< keys x depth
-  int64_t keys = 0, depth = 0;
-  T* s = nullptr;                    ///< rows x keys: dot products
-  int64_t s_stride = 0, s_step = 1;  ///< From a row to the next, from a key to the next.
+  const T* q = nullptr;  ///< heads * rows x depth
+  int64_t q_stride = 0, rows = 0, depth = 0;
+  CacheBlock k;
+  T* s = nullptr;  ///< heads * rows x keys: dot products
+  int64_t s_stride = 0;
 };
 template <class T>
 struct AddRows {
-  const T* p = nullptr;              ///< rows x keys
+  const T* p = nullptr;              ///< heads * rows x keys
   int64_t p_stride = 0, p_step = 1;  ///< From a row to the next, from a key to the next.
-  int64_t rows = 0;
-  Matrix v;  ///< keys x cols
-  int64_t keys = 0, cols = 0;
-  T* out = nullptr;  ///< rows x cols: out += p * v
+  int64_t rows = 0, cols = 0;
+  CacheBlock v;
+  T* out = nullptr;  ///< heads * rows x cols: out += p * v
   int64_t out_stride = 0;
 };
+
+/// With fewer rows a head than this, decode is bound by memory, else by its products.
+constexpr int64_t kManyDecodeRows = 4;
+
+/// Decode reads a block of keys as several streams in turns, each in the order of memory: the
+/// processor sees that coming, and the misses of one stream hide those of another. Keys i, i +
+/// step, ... are the i-th of each stream; this is the step. Odd, lest all streams fall into the
+/// same set of the first-level cache where rows are a power of two apart.
+inline int64_t decode_stream_step(int64_t rows, int64_t keys) {
+  constexpr int64_t kStreamsOfFew = 8, kStreamsOfMany = 3;
+  if (rows < kManyDecodeRows) return (keys + kStreamsOfFew - 1) / kStreamsOfFew | 1;
+  return (keys + kStreamsOfMany - 1) / kStreamsOfMany;
+}
 
 template <class T>
 struct Kernels {
@@ -167,6 +187,10 @@ struct Kernels {
   void (*softmax)(const ScoreTile<T>& tile, const SoftmaxState<T>& state);
   void (*gradients)(const GradientTile<T>& tile);
 
+  /// Puts the columns of `count` rows into the order in which dot_rows and add_rows take them from
+  /// the cache `from` for `rows` rows a head; or, `back`, into their own order again.
+  void (*arrange)(Matrix from, int64_t rows, int64_t count, int64_t cols, T* values, int64_t stride,
+                  bool back);
   void (*dot_rows)(const DotRows<T>& dot);
   void (*add_rows)(const AddRows<T>& add);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The product C (+)= A B over packed panels; included once per target.
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 #if defined(FA4_CPU_MULTIPLY_INL_H_) == defined(HWY_TARGET_TOGGLE)

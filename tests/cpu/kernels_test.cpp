@@ -394,58 +394,78 @@ TYPED_TEST(CpuKernels, FinishScoresAppliesModifiersInOrder) {
   });
 }
 
+/// Two heads of a cache, each with `rows` query rows, against products in double precision.
+template <class T>
+void check_decode(const Kernels<T>& kernels, const CacheBlock& block, const HostTensor& cache,
+                  int64_t rows, int64_t depth, const std::vector<T>& values, double epsilon) {
+  const int64_t keys = block.keys, all_rows = block.heads * rows;
+  Aligned<T> q(all_rows * depth), s(all_rows * keys), out(all_rows * 80, T{1});
+  std::copy_n(values.data(), all_rows * depth, q.data());
+  kernels.arrange(block.first, rows, all_rows, depth, q.data(), depth, false);
+  DotRows<T> dot;
+  dot.q = q.data();
+  dot.q_stride = dot.depth = depth;
+  dot.rows = rows;
+  dot.k = block;
+  dot.s = s.data();
+  dot.s_stride = keys;
+  kernels.dot_rows(dot);
+  const T* p = values.data();
+  AddRows<T> add;
+  add.p = p;
+  add.p_stride = 2 * keys + 1;
+  add.p_step = 2;
+  add.rows = rows;
+  add.v = block;
+  add.cols = depth;
+  add.out = out.data();
+  add.out_stride = 80;
+  kernels.add_rows(add);
+  kernels.arrange(block.first, rows, all_rows, depth, out.data(), 80, true);
+  for (int64_t r = 0; r < all_rows; ++r) {
+    const int64_t head = r / rows;
+    for (int64_t j = 0; j < keys; ++j) {
+      double expected = 0, size = 0;
+      for (int64_t c = 0; c < depth; ++c) {
+        const double term = static_cast<double>(values[r * depth + c]) * cache.get({j, head, c});
+        expected += term;
+        size += std::abs(term);
+      }
+      ASSERT_NEAR(s[r * keys + j], expected, 70 * epsilon * (size + 1e-30));
+    }
+    for (int64_t c = 0; c < depth; ++c) {
+      double expected = 1, size = 1;
+      for (int64_t j = 0; j < keys; ++j) {
+        const double term =
+            static_cast<double>(p[r * add.p_stride + 2 * j]) * cache.get({j, head, c});
+        expected += term;
+        size += std::abs(term);
+      }
+      ASSERT_NEAR(out[r * 80 + c], expected, 20 * epsilon * size);
+    }
+  }
+}
+
 TYPED_TEST(CpuKernels, DotRowsAndAddRowsReadTheCacheWhereItLies) {
   using T = TypeParam;
   this->on_each_target([&](const Kernels<T>& kernels) {
     for (const DType dtype : kFloats) {
-      for (const int64_t rows : {1, 2, 3, 8}) {
-        for (const auto& [keys, depth] : {std::pair{1, 1}, {7, 33}, {12, 64}}) {
+      for (const int64_t rows : {1, 2, 3, 4, 8, 11}) {
+        for (const auto& [keys, depth] :
+             {std::pair{1, 1}, {2, 64}, {7, 33}, {12, 64}, {45, 24}, {83, 72}}) {
           for (const int64_t col_stride : {1, 2}) {
             Random random(6);
+            const std::array<int64_t, 3> strides{4 * depth + 5, 2 * depth + 1, col_stride};
             const HostTensor cache =
-                HostTensor(dtype, {keys, depth}, {2 * depth + 5, col_stride}).fill_normal(random);
-            const std::vector<T> q = this->normal(rows * depth, 7), p = this->normal(rows * 16, 8);
-            Aligned<T> s(rows * 16), out(rows * 80, T{1});
-            DotRows<T> dot;
-            dot.q = q.data();
-            dot.q_stride = depth;
-            dot.rows = rows;
-            dot.k = matrix_of(cache);
-            dot.keys = keys;
-            dot.depth = depth;
-            dot.s = s.data();
-            dot.s_stride = 16;
-            kernels.dot_rows(dot);
-            AddRows<T> add;
-            add.p = p.data();
-            add.p_stride = 16;
-            add.rows = rows;
-            add.v = matrix_of(cache);
-            add.keys = keys;
-            add.cols = depth;
-            add.out = out.data();
-            add.out_stride = 80;
-            kernels.add_rows(add);
-            for (int64_t r = 0; r < rows; ++r) {
-              for (int64_t j = 0; j < keys; ++j) {
-                double expected = 0, size = 0;
-                for (int64_t c = 0; c < depth; ++c) {
-                  const double term = static_cast<double>(q[r * depth + c]) * cache.get({j, c});
-                  expected += term;
-                  size += std::abs(term);
-                }
-                ASSERT_NEAR(s[r * 16 + j], expected, 70 * this->kEpsilon * (size + 1e-30));
-              }
-              for (int64_t c = 0; c < depth; ++c) {
-                double expected = 1, size = 1;
-                for (int64_t j = 0; j < keys; ++j) {
-                  const double term = static_cast<double>(p[r * 16 + j]) * cache.get({j, c});
-                  expected += term;
-                  size += std::abs(term);
-                }
-                ASSERT_NEAR(out[r * 80 + c], expected, 20 * this->kEpsilon * size);
-              }
-            }
+                HostTensor(dtype, {keys, 2, depth}, {strides[0], strides[1], strides[2]})
+                    .fill_normal(random);
+            CacheBlock block;
+            block.first = {cache.view().data, dtype, strides[0], strides[2]};
+            block.heads = 2;
+            block.head_stride = strides[1];
+            block.keys = keys;
+            const auto values = this->normal(2 * rows * std::max(depth, 2 * keys + 1), 7);
+            check_decode(kernels, block, cache, rows, depth, values, this->kEpsilon);
           }
         }
       }

@@ -257,11 +257,13 @@ def prefill_rows(data, threads):
 
 
 def decode_rows(data, threads):
-    yield "| dtype | query heads | fa4 GB/s | of roof | PyTorch | fa4 / PyTorch |"
-    yield "|---|--:|--:|--:|--:|--:|"
+    yield "| dtype | query heads | roof, GB/s | of read | fa4 GB/s | of roof | PyTorch | fa4 / PyTorch |"
+    yield "|---|--:|---|--:|--:|--:|--:|--:|"
     for cell in data["cells"]:
         if cell["kind"] == "decode" and cell["threads"] == threads:
-            yield f"| {DTYPES[cell['dtype']]} | {cell['heads_q']} | {figures(cell)} |"
+            read = f"{cell['share_of_read']:.0%}" if "share_of_read" in cell else "-"
+            yield (f"| {DTYPES[cell['dtype']]} | {cell['heads_q']} "
+                   f"| {short(cell['roof'])} {cell['roof_is']} | {read} | {figures(cell)} |")
 
 
 def figures(cell):

@@ -37,28 +37,42 @@ void print_roofs(const BenchResult& result) {
   Table table({{"threads"},
                {"fp32 FMA GFLOP/s"},
                {"bf16 dot GFLOP/s"},
+               {"widened once"},
+               {"8 times"},
                {"exp G/s"},
                {"read GB/s"},
                {"copy GB/s"}});
   for (const Roofs& r : result.roofs) {
     table.add_row({fmt::format("{}", r.threads), format_rate(r.fma_gflops),
                    r.bf16_gflops ? format_rate(*r.bf16_gflops) : "none",
+                   format_rate(r.widened_once_gflops), format_rate(r.widened_gflops),
                    fmt::format("{:.2f}", r.exp_gops), format_rate(r.read_gbs),
                    format_rate(r.copy_gbs)});
   }
   table.print();
   if (!result.roofs.empty() && !result.roofs.front().bf16_gflops) {
-    fmt::print("  This processor has no bf16 dot product, so bf16 is held against the FMA peak.\n");
+    fmt::print(
+        "  This processor has no bf16 dot product: bf16 prefill is held against the FMA peak, "
+        "decode\n"
+        "  against multiply-adds of vectors widened from the L1 cache, each for 1 of them or for "
+        "8.\n");
   }
 }
 
-/// Best rate, median rate, share of the roof; with torch its best rate and the ratios.
+/// Best rate, median rate, share of the roof; for decode the roof, what it is and the share of the
+/// read bandwidth; with torch its best rate and the ratios.
 std::vector<std::string> figures(const BenchResult& result, const Measured& m) {
+  const Roofs& roofs = result.roofs_of(m.cell.threads);
+  const Roof roof = roof_of(m, roofs);
   std::vector<std::string> cells = {"-", "-", "-"};
+  const double best = m.ours.present() ? rate_of(m.cell, m.ours.best()) : 0;
   if (m.ours.present()) {
-    const double best = rate_of(m.cell, m.ours.best());
     cells = {format_rate(best), format_rate(rate_of(m.cell, m.ours.median())),
-             percent(best / roof_of(m.cell, result.roofs_of(m.cell.threads)))};
+             percent(best / roof.rate)};
+  }
+  if (m.cell.kind == Kind::kDecode) {
+    cells.push_back(format_rate(roof.rate) + " " + roof.bound);
+    cells.push_back(m.ours.present() ? percent(best / read_gbs_of(m, roofs)) : "-");
   }
   if (!result.has_torch()) return cells;
   cells.push_back(m.torch.present() ? format_rate(rate_of(m.cell, m.torch.best())) : "-");
@@ -67,10 +81,12 @@ std::vector<std::string> figures(const BenchResult& result, const Measured& m) {
   return cells;
 }
 
-/// The columns that figures() fills, behind `first`; `roof`: and the roof itself.
-Table figures_table(const BenchResult& result, std::vector<Table::Column> first, bool roof) {
+/// The columns that figures() fills, behind `first`.
+Table figures_table(const BenchResult& result, std::vector<Table::Column> first, Kind kind) {
   for (const char* name : {"fa4 best", "median", "of roof"}) first.push_back({name});
-  if (roof) first.push_back({"roof"});
+  if (kind == Kind::kDecode) {
+    for (const char* name : {"roof", "of read"}) first.push_back({name});
+  }
   if (result.has_torch()) {
     for (const char* name : {"torch best", "fa4 / torch", "of medians"}) first.push_back({name});
   }
@@ -97,7 +113,7 @@ void print_prefill(const BenchResult& result, const std::vector<const Measured*>
                             first.heads_q, threads_text(first.threads)));
   Table table = figures_table(
       result, {{"pass", Align::kLeft}, {"dtype", Align::kLeft}, {"d"}, {"mask", Align::kLeft}},
-      false);
+      Kind::kPrefill);
   const Cell* last = nullptr;
   for (const Measured* m : cells) {
     const Cell& c = m->cell;
@@ -117,18 +133,14 @@ void print_decode(const BenchResult& result, const std::vector<const Measured*>&
   const Cell& first = cells.front()->cell;
   print_heading(fmt::format("Decode, one query, d {}, {} key heads, {}: GB/s of k and v", first.d,
                             first.heads_k, threads_text(first.threads)));
-  Table table =
-      figures_table(result, {{"dtype", Align::kLeft}, {"query heads"}, {"keys"}, {"MiB"}}, true);
+  Table table = figures_table(result, {{"dtype", Align::kLeft}, {"query heads"}, {"keys"}, {"MiB"}},
+                              Kind::kDecode);
   for (const Measured* m : cells) {
     const Cell& c = m->cell;
     std::vector<std::string> row = {short_name(c.dtype), fmt::format("{}", c.heads_q),
                                     fmt::format("{}", c.s_k),
                                     fmt::format("{:.0f}", c.kv_bytes() / (1 << 20))};
     append(row, figures(result, *m));
-    const Roofs& roofs = result.roofs_of(c.threads);
-    const double roof = roof_of(c, roofs);
-    // Behind the share of it, the last figure of ours.
-    row.insert(row.begin() + 7, format_rate(roof) + (roof < roofs.read_gbs ? " FMA" : " read"));
     table.add_row(row);
   }
   table.print();
@@ -171,6 +183,7 @@ nlohmann::json to_json(const Times& times) {
 nlohmann::json to_json(const Measured& m, const Roofs& roofs) {
   const Cell& c = m.cell;
   const bool decode = c.kind == Kind::kDecode;
+  const Roof roof = roof_of(m, roofs);
   nlohmann::json json = {{"name", c.name()},
                          {"kind", decode ? "decode" : "prefill"},
                          {"pass", pass_name(c.pass)},
@@ -185,9 +198,16 @@ nlohmann::json to_json(const Measured& m, const Roofs& roofs) {
                          {"threads", c.threads},
                          {"unit", decode ? "GB/s" : "GFLOP/s"},
                          {"work", decode ? c.kv_bytes() : c.flops()},
-                         {"roof", roof_of(c, roofs)},
+                         {"roof", roof.rate},
+                         {"roof_is", roof.bound},
                          {"fa4", to_json(m.ours)},
-                         {"torch", to_json(m.torch)}};
+                         {"torch", to_json(m.torch)},
+                         {"read", to_json(m.read)}};
+  if (m.ours.present()) {
+    const double rate = rate_of(c, m.ours.best());
+    json["share_of_roof"] = rate / roof.rate;
+    if (decode) json["share_of_read"] = rate / read_gbs_of(m, roofs);
+  }
   if (!m.ours_problem.empty()) json["fa4_problem"] = m.ours_problem;
   if (!m.torch_problem.empty()) json["torch_problem"] = m.torch_problem;
   return json;
@@ -198,6 +218,8 @@ nlohmann::json to_json(const Roofs& r) {
           {"target", r.target},
           {"fma_gflops", r.fma_gflops},
           {"bf16_gflops", r.bf16_gflops ? nlohmann::json(*r.bf16_gflops) : nlohmann::json(nullptr)},
+          {"widened_once_gflops", r.widened_once_gflops},
+          {"widened_gflops", r.widened_gflops},
           {"exp_gops", r.exp_gops},
           {"read_gbs", r.read_gbs},
           {"copy_gbs", r.copy_gbs}};

@@ -49,8 +49,16 @@ std::vector<Goal> goals_of(const BenchResult& result);
 
 /// A cell's rate: 10^9 flop (prefill) or bytes of k and v (decode) a second.
 double rate_of(const Cell& cell, double seconds);
-/// The roof of that rate: for decode the read bandwidth or what the products leave of it.
-double roof_of(const Cell& cell, const Roofs& roofs);
+/// The roof of that rate, and what binds there.
+struct Roof {
+  double rate = 0;
+  std::string bound;  ///< "FMA", "bf16 dot", "read" or "widened FMA"
+};
+/// For decode the lower of two: the read bandwidth, and the rate at which the products that each
+/// byte needs let it be read.
+Roof roof_of(const Measured& m, const Roofs& roofs);
+/// Read bandwidth in GB/s: the better of what the roof's probe and what turns with the cell found.
+double read_gbs_of(const Measured& m, const Roofs& roofs);
 
 void print_report(const BenchResult& result);
 nlohmann::json to_json(const BenchResult& result);

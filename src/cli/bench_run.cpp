@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cli/array.h"
+#include "cli/roofs.h"
 
 namespace fa4::cli {
 namespace {
@@ -69,6 +70,12 @@ class OurSide {
                                          : plan_->run(tensors_, workspace);
   }
 
+  /// Seconds of reading k and v alone.
+  double read_cache() const {
+    return time_read(cell_.threads, k_.data(), k_.bytes()) +
+           time_read(cell_.threads, v_.data(), v_.bytes());
+  }
+
  private:
   void make_gradients(std::mt19937& random) {
     dout_ = random_array(cell_.dtype, out_.dims(), random);
@@ -121,7 +128,7 @@ std::optional<double> Measured::ratio(bool median) const {
 }
 
 Measured measure(const Cell& cell, const Effort& effort, TorchPeer* torch) {
-  Measured result{cell, {}, {}, {}, {}};
+  Measured result{cell, {}, {}, {}, {}, {}};
   OurSide ours(cell);
   const Status status = ours.prepare();
   if (!status.ok()) result.ours_problem = status.message();
@@ -136,6 +143,7 @@ Measured measure(const Cell& cell, const Effort& effort, TorchPeer* torch) {
       const Clock::time_point start = Clock::now();
       ours.run().check();
       result.ours.seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+      if (cell.kind == Kind::kDecode) result.read.seconds.push_back(ours.read_cache());
     }
     if (torch_runs) {
       let_threads_sleep();

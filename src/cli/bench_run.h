@@ -25,6 +25,7 @@ struct Measured {
   Times ours, torch;
   std::string ours_problem;   ///< Why ours has no times.
   std::string torch_problem;  ///< Why torch has none; empty if it was not asked.
+  Times read = {};  ///< Of a decode cell: k and v read, no more, in turns with the others.
 
   /// torch's time over ours, best or median; nothing if one is missing.
   std::optional<double> ratio(bool median = false) const;

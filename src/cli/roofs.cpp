@@ -59,13 +59,9 @@ int64_t choose_rounds(double seconds, const std::function<float(int, int64_t)>& 
   }
 }
 
-/// Best rate of `work`, which does `units` of something in each of its `rounds`. Runs are short, a
-/// millisecond, and many: on a machine that does other things too, a short run has a chance
-/// to be left alone.
-double best_rate(int threads, double seconds, double units,
+/// Best rate of runs of `rounds` rounds; `work` does `units` of something in each.
+double best_rate(int threads, double seconds, double units, int64_t rounds,
                  const std::function<float(int thread, int64_t rounds)>& work) {
-  constexpr double kRunSeconds = 1e-3;
-  const int64_t rounds = choose_rounds(kRunSeconds, work);
   double best = 0;
   const Clock::time_point start = Clock::now();
   for (int run = 0; run < kLeastRuns || seconds_since(start) < seconds; ++run) {
@@ -75,13 +71,28 @@ double best_rate(int threads, double seconds, double units,
   return best;
 }
 
+/// The same with short runs, of a millisecond, and many: on a machine that does other things too, a
+/// short run has a chance to be left alone.
+double best_short_rate(int threads, double seconds, double units,
+                       const std::function<float(int thread, int64_t rounds)>& work) {
+  return best_rate(threads, seconds, units, choose_rounds(1e-3, work), work);
+}
+
+double measure_widened(int threads, double seconds, int uses) {
+  constexpr int64_t kCount = 4096;  // 8 KiB, in every L1 cache.
+  const std::vector<uint16_t> x(kCount, 0x3F00);
+  return best_short_rate(threads, seconds, 2.0 * uses * kCount, [&](int, int64_t rounds) {
+    return probe::widened_fma(x.data(), kCount, rounds, uses);
+  });
+}
+
 double measure_exp(int threads, double seconds) {
   constexpr int64_t kCount = 2048;  // 8 KiB, in every L1 cache.
   std::vector<float> x(kCount);
   for (int64_t i = 0; i < kCount; ++i) {
     x[static_cast<size_t>(i)] = -16.0F * static_cast<float>(i) / kCount;
   }
-  return best_rate(threads, seconds, kCount, [&](int, int64_t rounds) {
+  return best_short_rate(threads, seconds, kCount, [&](int, int64_t rounds) {
     float sum = 0;
     for (int64_t r = 0; r < rounds; ++r) sum += probe::exp2(x.data(), kCount);
     return sum;
@@ -117,12 +128,13 @@ std::vector<Lane> make_lanes(int threads, int64_t bytes) {
   return lanes;
 }
 
-/// The better of one stream and eight: which it is differs from processor to processor.
+/// The better of one stream and eight: which it is differs from processor to processor. A run reads
+/// all of the buffer, as a decode step reads its cache: a short run would be luckier than a step.
 double measure_read(int threads, double seconds, std::vector<Lane>& lanes) {
   double best = 0;
   for (const auto probe : {probe::read, probe::read_streams}) {
-    const double rate =
-        best_rate(threads, seconds / 2, Lane::kPiece * 4.0, [&](int t, int64_t rounds) {
+    const double rate = best_rate(
+        threads, seconds, Lane::kPiece * 4.0, lanes.front().pieces, [&](int t, int64_t rounds) {
           float sum = 0;
           for (int64_t r = 0; r < rounds; ++r) {
             sum += probe(lanes[static_cast<size_t>(t)].piece(), Lane::kPiece);
@@ -136,7 +148,7 @@ double measure_read(int threads, double seconds, std::vector<Lane>& lanes) {
 
 /// Bytes read and bytes written.
 double measure_copy(int threads, double seconds, std::vector<Lane>& lanes) {
-  return best_rate(threads, seconds, Lane::kPiece * 8.0, [&](int t, int64_t rounds) {
+  return best_short_rate(threads, seconds, Lane::kPiece * 8.0, [&](int t, int64_t rounds) {
     Lane& lane = lanes[static_cast<size_t>(t)];
     float last = 0;
     for (int64_t r = 0; r < rounds; ++r) {
@@ -151,6 +163,18 @@ double measure_copy(int threads, double seconds, std::vector<Lane>& lanes) {
 
 }  // namespace
 
+double time_read(int threads, const void* data, int64_t bytes) {
+  const auto* floats = static_cast<const float*>(data);
+  const int64_t each = bytes / 4 / threads / 512 * 512;
+  return time_together(threads, [&](int t) {
+    float sum = 0;
+    for (int64_t done = 0; done < each; done += Lane::kPiece) {
+      sum += probe::read_streams(floats + t * each + done, std::min(Lane::kPiece, each - done));
+    }
+    return sum;
+  });
+}
+
 Roofs measure_roofs(int threads, double seconds, int64_t buffer_bytes,
                     const std::function<void(const std::string&)>& announce) {
   Roofs roofs;
@@ -158,14 +182,18 @@ Roofs measure_roofs(int threads, double seconds, int64_t buffer_bytes,
   roofs.target = probe::target_name();
   announce("FMA peak");
   roofs.fma_gflops =
-      1e-9 * best_rate(threads, seconds, static_cast<double>(probe::flops_of_fma()) * 1000,
-                       [](int, int64_t rounds) { return probe::fma(rounds * 1000); });
+      1e-9 * best_short_rate(threads, seconds, static_cast<double>(probe::flops_of_fma()) * 1000,
+                             [](int, int64_t rounds) { return probe::fma(rounds * 1000); });
   announce("bf16 dot peak");
   if (probe::has_bf16_dot()) {
     roofs.bf16_gflops =
-        1e-9 * best_rate(threads, seconds, static_cast<double>(probe::flops_of_bf16_dot()) * 1000,
-                         [](int, int64_t rounds) { return probe::bf16_dot(rounds * 1000); });
+        1e-9 * best_short_rate(threads, seconds,
+                               static_cast<double>(probe::flops_of_bf16_dot()) * 1000,
+                               [](int, int64_t rounds) { return probe::bf16_dot(rounds * 1000); });
   }
+  announce("widened bf16");
+  roofs.widened_once_gflops = 1e-9 * measure_widened(threads, seconds / 2, 1);
+  roofs.widened_gflops = 1e-9 * measure_widened(threads, seconds / 2, 8);
   announce("exp rate");
   roofs.exp_gops = 1e-9 * measure_exp(threads, seconds);
   std::vector<Lane> lanes = make_lanes(threads, buffer_bytes);

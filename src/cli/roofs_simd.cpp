@@ -47,6 +47,58 @@ float Fma(int64_t iterations) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
+/// Two vectors of float32 from as many bfloat16 numbers, an instruction each: the even ones
+/// shifted, the odd ones masked.
+void Widen(D d, const uint16_t* x, V& even, V& odd) {
+#if HWY_TARGET == HWY_SCALAR
+  const hn::RebindToUnsigned<D> d32;
+  even = hn::BitCast(d, hn::Set(d32, uint32_t{x[0]} << 16));
+  odd = hn::BitCast(d, hn::Set(d32, uint32_t{x[1]} << 16));
+#else
+  const hn::Repartition<uint16_t, D> d16;
+  const hn::RebindToUnsigned<D> d32;
+  const auto both = hn::BitCast(d32, hn::LoadU(d16, x));
+  even = hn::BitCast(d, hn::ShiftLeft<16>(both));
+  odd = hn::BitCast(d, hn::And(both, hn::Set(d32, 0xFFFF0000U)));
+#endif
+}
+
+/// Eight sums, to each of which one vector in eight goes, or every vector.
+template <int kUses>
+float WidenedFma(const uint16_t* x, int64_t count, int64_t rounds) {
+  constexpr int kPairs = kUses == 1 ? 4 : 1;
+  const D d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const V factor = hn::Set(d, 0.999F);
+  V s[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) s[i] = hn::Set(d, static_cast<float>(i));
+  // The count is a power of two, so that `at` goes through it again and again.
+  for (int64_t i = 0; i < rounds * count; i += 2 * kPairs * lanes) {
+    const uint16_t* at = x + (i & (count - 1));
+#pragma GCC unroll 4
+    for (int pair = 0; pair < kPairs; ++pair) {
+      V even, odd;
+      Widen(d, at + 2 * pair * lanes, even, odd);
+#pragma GCC unroll 8
+      for (int u = 0; u < kUses; ++u) {
+        const int other = kUses == 1 ? 2 * pair + 1 : u;
+        s[2 * pair + u] = hn::MulAdd(even, factor, s[2 * pair + u]);
+        s[other] = hn::MulAdd(odd, factor, s[other]);
+      }
+    }
+  }
+  const V sum = (s[0] + s[1]) + (s[2] + s[3]) + ((s[4] + s[5]) + (s[6] + s[7]));
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+float WidenedFmaOnce(const uint16_t* x, int64_t count, int64_t rounds) {
+  return WidenedFma<1>(x, count, rounds);
+}
+float WidenedFmaOften(const uint16_t* x, int64_t count, int64_t rounds) {
+  return WidenedFma<8>(x, count, rounds);
+}
+
 /// 2^x for x <= 0: x = n + f with |f| <= 1/2, a polynomial of degree 5 in f, and n added to the
 /// exponent. The coefficients are those of the Taylor series: a probe needs their number, not the
 /// last bit.
@@ -117,12 +169,18 @@ HWY_EXPORT(Name);
 HWY_EXPORT(FlopsOfFma);
 HWY_EXPORT(Fma);
 HWY_EXPORT(Exp2OfMany);
+HWY_EXPORT(WidenedFmaOnce);
+HWY_EXPORT(WidenedFmaOften);
 HWY_EXPORT(Read);
 HWY_EXPORT(ReadStreams);
 
 const char* target_name() { return HWY_DYNAMIC_DISPATCH(Name)(); }
 int64_t flops_of_fma() { return HWY_DYNAMIC_DISPATCH(FlopsOfFma)(); }
 float fma(int64_t iterations) { return HWY_DYNAMIC_DISPATCH(Fma)(iterations); }
+float widened_fma(const uint16_t* x, int64_t count, int64_t rounds, int uses) {
+  if (uses == 1) return HWY_DYNAMIC_DISPATCH(WidenedFmaOnce)(x, count, rounds);
+  return HWY_DYNAMIC_DISPATCH(WidenedFmaOften)(x, count, rounds);
+}
 float exp2(const float* x, int64_t count) { return HWY_DYNAMIC_DISPATCH(Exp2OfMany)(x, count); }
 float read(const float* x, int64_t count) { return HWY_DYNAMIC_DISPATCH(Read)(x, count); }
 float read_streams(const float* x, int64_t count) {

@@ -62,7 +62,7 @@ BenchResult made_up() {
       cell.threads = threads;
       const double seconds = cell.flops() / (threads == 1 ? 80e9 : 120e9) * (causal ? 1.25 : 1);
       result.cells.push_back(
-          {cell, {{2 * seconds, seconds}}, {{seconds * (causal ? 1.5 : 2.4)}}, "", ""});
+          {cell, {{2 * seconds, seconds}}, {{seconds * (causal ? 1.5 : 2.4)}}, "", "", {}});
     }
   }
   return result;
@@ -111,6 +111,54 @@ TEST(BenchReport, LeavesOutWhatWasNotMeasured) {
   EXPECT_TRUE(goals_of(result).empty());
 }
 
+/// One decode step of one second a GB, for each of two groups.
+BenchResult made_up_decode(DType dtype) {
+  BenchResult result;
+  Roofs roofs;
+  roofs.fma_gflops = 100;
+  roofs.widened_once_gflops = 40;
+  roofs.widened_gflops = 80;
+  roofs.read_gbs = 20;
+  result.roofs.push_back(roofs);
+  for (const int64_t group : {1, 8}) {
+    Cell cell;
+    cell.kind = Kind::kDecode;
+    cell.dtype = dtype;
+    cell.s_q = 1;
+    cell.heads_q = cell.heads_k * group;
+    result.cells.push_back({cell, {{1e-9 * cell.kv_bytes() / 10}}, {}, "", "", {}});
+  }
+  return result;
+}
+
+TEST(BenchReport, DecodeIsBoundByMemoryOrByProducts) {
+  const auto roof = [](const BenchResult& result, size_t cell) {
+    return roof_of(result.cells[cell], result.roofs.front());
+  };
+  BenchResult result = made_up_decode(DType::kFloat32);
+  EXPECT_EQ(roof(result, 0).bound, "read");  // 0.5 flop a byte: 200 GB/s of products
+  EXPECT_EQ(roof(result, 0).rate, 20);
+  EXPECT_EQ(roof(result, 1).bound, "read");  // 4 flop a byte: 25
+  EXPECT_NEAR(goal_with(goals_of(result), "one query head").value, 0.5, 1e-12);
+  result.roofs.front().fma_gflops = 64;
+  EXPECT_EQ(roof(result, 1).bound, "FMA");
+  EXPECT_NEAR(roof(result, 1).rate, 16, 1e-12);
+  EXPECT_NEAR(goal_with(goals_of(result), "several query heads").value, 10.0 / 16, 1e-12);
+
+  result = made_up_decode(DType::kBFloat16);
+  EXPECT_EQ(roof(result, 0).bound, "read");         // 1 flop a byte: 40
+  EXPECT_EQ(roof(result, 1).bound, "widened FMA");  // 8 flop a byte
+  EXPECT_NEAR(roof(result, 1).rate, 10, 1e-12);
+  result.roofs.front().bf16_gflops = 400;
+  EXPECT_EQ(roof(result, 1).bound, "read");
+  result.cells[0].read.seconds = {1e-9 * result.cells[0].cell.kv_bytes() / 25};  // beside it
+  EXPECT_NEAR(roof(result, 0).rate, 25, 1e-12);
+  result.cells[0].read.seconds = {1};
+  EXPECT_EQ(roof(result, 0).rate, 20);
+  EXPECT_NE(json_text(result).find("\"share_of_read\": 0.5"), std::string::npos);
+  EXPECT_NE(json_text(result).find("\"roof_is\": \"read\""), std::string::npos);
+}
+
 TEST(Times, KnowBestAndMedian) {
   EXPECT_EQ((Times{{3, 1, 2}}).best(), 1);
   EXPECT_EQ((Times{{3, 1, 2}}).median(), 2);
@@ -143,7 +191,19 @@ TEST(Roofs, ProbesReturnWhatTheyCompute) {
   std::fill(x.begin(), x.end(), 0.5F);
   EXPECT_EQ(probe::read(x.data(), 2048), 1024);
   EXPECT_GT(probe::flops_of_fma(), 0);
+  // Factors of 0 leave the sums as they begin: 0 + 1 + ... + 7 in each of a few lanes.
+  const std::vector<uint16_t> zeros(256, 0);
+  for (const int uses : {1, 8}) {
+    const float sum = probe::widened_fma(zeros.data(), 256, 3, uses);
+    EXPECT_EQ(std::fmod(sum, 28.0F), 0) << sum;
+    EXPECT_GT(sum, 0);
+    const std::vector<uint16_t> ones(256, 0x3F80);
+    const double added = probe::widened_fma(ones.data(), 256, 3, uses) - sum;
+    EXPECT_NEAR(added, 0.999 * 3 * 256 * uses, 1);
+  }
   EXPECT_TRUE(std::isfinite(probe::fma(1000)));
+  const std::vector<float> memory(1 << 20, 1);
+  for (const int threads : {1, 3}) EXPECT_GT(time_read(threads, memory.data(), 4 << 20), 0);
 }
 
 }  // namespace

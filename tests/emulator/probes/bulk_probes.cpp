@@ -52,6 +52,13 @@ Probe bulk_probe(const std::string& name, const std::string& body,
   return probe;
 }
 
+/// Copies to distributed shared memory are illegal outside a cluster: two CTAs do the same, each to
+/// itself.
+Probe in_cluster(Probe probe) {
+  probe.blocks = probe.cluster = 2;
+  return probe;
+}
+
 std::vector<uint32_t> random_words(uint64_t seed, uint32_t count = 2 * kWords) {
   Random random(seed);
   std::vector<uint32_t> words(count);
@@ -69,11 +76,11 @@ void add_copies(std::vector<Probe>& probes) {
                                 expect + "@first cp.async.bulk.shared::cluster.global." + done +
                                     "[to], [in], " + n + ", [bar];\n" + kWaitForBar + kDump,
                                 random_words(1)));
-    probes.push_back(bulk_probe("bulk.shared/" + n,
-                                expect + "@first cp.async.bulk.shared::cluster.shared::cta." +
-                                    done + "[to], [from], " + n + ", [bar];\n" + kWaitForBar +
-                                    kDump,
-                                random_words(1)));
+    probes.push_back(
+        in_cluster(bulk_probe("bulk.shared/" + n,
+                              expect + "@first cp.async.bulk.shared::cluster.shared::cta." + done +
+                                  "[to], [from], " + n + ", [bar];\n" + kWaitForBar + kDump,
+                              random_words(1))));
     probes.push_back(
         bulk_probe("bulk.store/" + n,
                    "@first cp.async.bulk.global.shared::cta.bulk_group [out], [from], " + n +
@@ -114,12 +121,12 @@ void add_reductions(std::vector<Probe>& probes) {
   for (const char* operation : {"add.u32", "add.s32", "add.u64", "min.s32", "max.u32", "inc.u32",
                                 "dec.u32", "and.b32", "or.b32", "xor.b32"}) {
     const std::string name = operation;
-    probes.push_back(bulk_probe(
+    probes.push_back(in_cluster(bulk_probe(
         "bulk.reduce-shared/" + name,
         "@first mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256;\n"
         "@first cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes." +
             name + " [to], [from], 256, [bar];\n" + kWaitForBar + kDump,
-        numbers("u32", 1)));
+        numbers("u32", 1))));
   }
 }
 

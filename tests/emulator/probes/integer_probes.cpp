@@ -113,8 +113,10 @@ void add_bits(std::vector<LaneRow>& rows) {
                            "szext.clamp.s32 d, a, b;"}) {
     rows.push_back({text, Draw::kShift, 128});
   }
-  rows.push_back({"shr.u32 n, c, 8; bfi.b32 d, a, b, c, n;", Draw::kField, 128, {}, "d"});
-  rows.push_back({"shr.u32 n, c, 8; bfi.b64 D, A, B, c, n;", Draw::kField, 128, {}, "D"});
+  rows.push_back(
+      {"shr.u32 n, c, 8; and.b32 c, c, 255; bfi.b32 d, a, b, c, n;", Draw::kField, 128, {}, "d"});
+  rows.push_back(
+      {"shr.u32 n, c, 8; and.b32 c, c, 255; bfi.b64 D, A, B, c, n;", Draw::kField, 128, {}, "D"});
 }
 
 void add_comparisons(std::vector<LaneRow>& rows) {

@@ -4,6 +4,7 @@
 //
 //   fa4_probes --device cuda:0 FOLDER            FOLDER/probes.txt and FOLDER/probes_full.txt
 //   fa4_probes --kernels --device cuda:0 FOLDER  the library's kernels: FOLDER/kernels.txt
+//   fa4_probes --tables --device cuda:0 FOLDER   ex2, rcp and others at every fraction
 //   fa4_probes --ptx FOLDER                      the probes' PTX, for ptxas to look at
 #include <CLI/CLI.hpp>
 
@@ -16,6 +17,7 @@
 #include "emulator/probes/apart.h"
 #include "emulator/probes/fixture.h"
 #include "emulator/probes/kernels_main.h"
+#include "emulator/probes/tables.h"
 #include "gpu/driver_api.h"
 #include "gpu/runtime.h"
 
@@ -30,6 +32,7 @@ struct Arguments {
   std::string only;
   bool ptx = false;
   bool kernels = false;
+  bool tables = false;
   unsigned workers = 1;
 };
 
@@ -112,6 +115,7 @@ void compare_with_emulator(const std::vector<Probe>& probes, const std::vector<O
 
 int run(const Arguments& arguments) {
   const Device device = arguments.device == "cuda:0" ? Device::cuda(0) : Device::emulator("sm_90a");
+  if (arguments.tables) return write_tables(device, arguments.folder);
   if (arguments.kernels) {
     return run_kernels(device, arguments.folder, arguments.only,
                        [&] { return describe(device) + "; " + today(); });
@@ -159,6 +163,7 @@ int main(int argc, char** argv) {
   app.add_option("--only", arguments.only, "Probes whose name contains this");
   app.add_flag("--ptx", arguments.ptx, "Write the probes' PTX instead");
   app.add_flag("--kernels", arguments.kernels, "The library's kernels instead");
+  app.add_flag("--tables", arguments.tables, "Approximations at every fraction instead");
   app.add_option("--workers", arguments.workers, "Processes at a time")->check(CLI::Range(1, 64));
   app.add_option("folder", arguments.folder, "Where files go")->required();
   CLI11_PARSE(app, argc, argv);

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "emulator/numeric.h"
+#include "gpu/device_case.h"
 #include "gpu/driver_api.h"
 #include "gpu/runtime.h"
 
@@ -27,6 +28,7 @@ Status encode_with_driver(const ProbeMap& map, std::byte* to) {
   std::string reason;
   const gpu::DriverApi* api = gpu::load_driver(reason);
   if (api == nullptr) return unsupported(reason);
+  const gpu::CurrentContext context(0);
   const TensorMapSpec& s = map.spec;
   alignas(64) gpu::TensorMap encoded;
   constexpr int kPromote128 = 2;

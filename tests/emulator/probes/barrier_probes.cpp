@@ -30,7 +30,7 @@ class Script {
     return store("x");
   }
   Script& raw() {
-    text_ += "ld.shared.b64 s, [bar];\nmov.b64 {x, y}, s;\n";
+    text_ += "ld.volatile.shared.b64 s, [bar];\nmov.b64 {x, y}, s;\n";
     store("x");
     return store("y");
   }

@@ -137,8 +137,9 @@ void reduce_bytes(std::byte* to, const std::byte* from, size_t bytes, MapType ty
       });
     }
     case MapType::kF32:
+      return each<float>(to, from, bytes,
+                         [&](float a, float b) { return static_cast<float>(combine(a, b, kind)); });
     case MapType::kF32Flush:
-      // Subnormal inputs and results are flushed (PTX ISA 9.7.9.25).
       return each<float>(to, from, bytes, [&](float a, float b) {
         return flush(static_cast<float>(combine(flush(a), flush(b), kind)));
       });

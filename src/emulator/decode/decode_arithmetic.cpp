@@ -141,8 +141,8 @@ void fma(Decoder& d) {
 void div(Decoder& d) {
   const Type type = d.take_type();
   if (!ptx::is_float(type)) return emit_integer(d, IntegerOp::kDiv, type, 2);
-  d.mods.take_one({"approx", "full"});
-  emit_float(d, float_form(d, FloatOp::kDiv, type), 2);
+  const bool approx = d.mods.take_one({"full", "approx"}) == 1;
+  emit_float(d, float_form(d, approx ? FloatOp::kDivApprox : FloatOp::kDiv, type), 2);
 }
 
 void rem(Decoder& d) { emit_integer(d, IntegerOp::kRem, d.take_type(), 2); }

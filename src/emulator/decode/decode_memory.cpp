@@ -161,8 +161,8 @@ void atomic(Decoder& d, bool result) {
   if (swap) d.read(&Inst::c, d.operand(first + 2), form.type);
   d.inst.mod[4] = static_cast<uint8_t>(count);
   // Float32 atomics on global memory flush subnormals (PTX ISA 9.7.13.6).
-  const bool flush = form.type == Type::kF32 && class_of(form.space) == Class::kGlobal;
-  d.emit(exec::atomic(form, op, flush, d.inst), Class::kAtomic);
+  const bool global = class_of(form.space) == Class::kGlobal;
+  d.emit(exec::atomic(form, op, global, d.inst), Class::kAtomic);
 }
 void atom(Decoder& d) { atomic(d, true); }
 void red(Decoder& d) { atomic(d, false); }

@@ -108,8 +108,8 @@ void cvt(Decoder& d) {
   c.to = d.take_type();
   c.from = d.take_type();
   c.flush = d.mods.take("ftz");
-  c.saturate = d.mods.take("satfinite");
-  c.saturate |= d.mods.take("sat");
+  c.finite = d.mods.take("satfinite");
+  c.saturate = d.mods.take("sat");
   c.relu = d.mods.take("relu");
   const bool two = d.operand_count() == 3;
   d.want_operands(two ? 3 : 2);

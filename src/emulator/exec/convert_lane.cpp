@@ -101,7 +101,10 @@ uint64_t store_whole(const Conversion& c, const Value& v) {
   const int bytes = static_cast<int>(ptx::size_of(c.to));
   Int128 x = v.integer;
   if (!v.whole) {
-    if (std::isnan(v.real)) return bytes == 8 ? uint64_t{1} << 63 : 0;
+    // As hardware has it: 0, or the lowest number where one side has 64 bits.
+    if (std::isnan(v.real)) {
+      return bytes == 8 || c.from == Type::kF64 ? uint64_t{1} << (8 * bytes - 1) : 0;
+    }
     const double r = to_whole_number(v.real, c.round);
     if (r <= static_cast<double>(b.low)) {
       x = b.low;
@@ -126,32 +129,72 @@ float integer_to_float(Int128 x, Round round) {
   return round_float(high, static_cast<double>(x - static_cast<Int128>(high)), round);
 }
 
+double integer_to_double(Int128 x, Round round) {
+  const auto nearest = static_cast<double>(x);
+  const Int128 off = x - static_cast<Int128>(nearest);
+  const bool up = round == Round::kUp || (round == Round::kZero && x < 0);
+  const bool down = round == Round::kDown || (round == Round::kZero && x > 0);
+  if (up && off > 0) return std::nextafter(nearest, INFINITY);
+  return down && off < 0 ? std::nextafter(nearest, -INFINITY) : nearest;
+}
+
+/// A NaN in a float format; float64's keeps its payload on the way to float64 only.
+uint64_t store_nan(const Conversion& c, uint64_t bits) {
+  constexpr uint64_t kQuiet = 0x7ff8000000000000;
+  const bool wide = c.from == Type::kF64;
+  switch (c.to) {
+    case Type::kF64: {
+      if (c.flush) return uint64_t{kNanBits & 0x7fffff} << 29 | kQuiet;
+      const int width = static_cast<int>(8 * ptx::size_of(c.from));
+      const int fraction = c.from == Type::kF16 ? 10 : c.from == Type::kBF16 ? 7 : wide ? 52 : 23;
+      const uint64_t payload = bits & ((uint64_t{1} << fraction) - 1);
+      return (bits >> (width - 1) & 1) << 63 | kQuiet | payload << (52 - fraction);
+    }
+    case Type::kF16:
+      return wide ? 0x7e00 : 0x7fff;
+    case Type::kBF16:
+      return wide ? 0x7fc0 : 0x7fff;
+    case Type::kE4M3:
+    case Type::kE5M2:
+      return 0x7f;
+    default:
+      return wide ? 0x7fc00000 : kNanBits;
+  }
+}
+
+/// From float32, to the bit as an H200 does it: NaNs and .satfinite go through the integer part of
+/// the rounding.
+uint32_t to_tf32(const Conversion& c, uint32_t bits) {
+  constexpr uint32_t kLow = 0x1fff, kTop = 0x7f800000;
+  const bool nan = (bits & 0x7fffffff) > kTop;
+  if (c.relu && !nan && (bits == 0 || bits >> 31 != 0)) return 0;
+  if (nan && c.round != Round::kNearestAway) return kNanBits & ~kLow;
+  uint32_t half = 0;
+  if (c.round == Round::kNearestAway) half = 0x1000;
+  if (c.round == Round::kNearest) half = 0xfff + (bits >> 13 & 1);
+  const uint32_t rounded = (nan ? bits : bits + half) & ~kLow;
+  return c.finite && (rounded & kTop) == kTop ? rounded - (kLow + 1) : rounded;
+}
+
 uint64_t store_float(const Conversion& c, const Value& v) {
   double x = v.whole ? static_cast<double>(v.integer) : v.real;
   if (c.to_whole) x = to_whole_number(x, c.round);
-  if (c.relu && !(x >= 0)) x = std::isnan(x) ? x : 0;
+  if (c.relu && x <= 0) x = 0;
   const bool unit = c.saturate && (c.to == Type::kF32 || c.to == Type::kF64 || c.to == Type::kF16);
   if (unit) x = std::isnan(x) ? 0 : std::fmin(std::fmax(x, 0), 1);
   const Round round = c.to_whole ? Round::kNearest : c.round;
   switch (c.to) {
     case Type::kF64:
+      if (v.whole && !c.to_whole) x = integer_to_double(v.integer, round);
       return std::bit_cast<uint64_t>(x);
     case Type::kF16:
-      return encode_small(x, kFloat16, round, false);
+      return encode_small(x, kFloat16, round, c.finite);
     case Type::kBF16:
-      return encode_small(x, kBFloat16, round, c.saturate);
+      return encode_small(x, kBFloat16, round, c.finite);
     case Type::kE4M3:
-      return encode_small(x, kE4M3, round, c.saturate);
+      return encode_small(x, kE4M3, round, c.finite);
     case Type::kE5M2:
-      return encode_small(x, kE5M2, round, c.saturate);
-    case Type::kTF32: {
-      const auto bits = std::bit_cast<uint32_t>(static_cast<float>(x));
-      if (std::isnan(x)) return kNanBits;
-      const uint32_t half = round == Round::kZero          ? 0
-                            : round == Round::kNearestAway ? 0x1000
-                                                           : 0xfff + (bits >> 13 & 1);
-      return (bits + half) & ~0x1fffu;
-    }
+      return encode_small(x, kE5M2, round, c.finite);
     default:
       break;
   }
@@ -160,7 +203,7 @@ uint64_t store_float(const Conversion& c, const Value& v) {
                                        : round_float(x, 0, round);
   if (unit) y = static_cast<float>(x);
   if (c.flush) y = flush(y);
-  return std::isnan(y) ? kNanBits : std::bit_cast<uint32_t>(y);
+  return std::bit_cast<uint32_t>(y);
 }
 
 Type half_of(Type pair) {
@@ -179,8 +222,11 @@ Type half_of(Type pair) {
 }
 
 uint64_t convert_one(const Conversion& c, uint64_t bits) {
+  if (c.to == Type::kTF32) return to_tf32(c, static_cast<uint32_t>(bits));
   const Value v = fetch(c.from, bits, c.flush);
-  return ptx::is_float(c.to) ? store_float(c, v) : store_whole(c, v);
+  if (!ptx::is_float(c.to)) return store_whole(c, v);
+  const bool nan = !v.whole && std::isnan(v.real) && !c.saturate;
+  return nan ? store_nan(c, bits) : store_float(c, v);
 }
 
 void put(Conversion c, Inst& inst) {
@@ -191,6 +237,7 @@ void put(Conversion c, Inst& inst) {
               c.flush,
               c.saturate,
               c.relu,
+              c.finite,
               c.extend};
 }
 Conversion get(const Inst& i) {
@@ -201,7 +248,8 @@ Conversion get(const Inst& i) {
           i.mod[4] != 0,
           i.mod[5] != 0,
           i.mod[6] != 0,
-          i.mod[7]};
+          i.mod[7] != 0,
+          i.mod[8]};
 }
 
 uint64_t word(const Warp& w, uint32_t slot, uint32_t bytes, uint32_t lane) {

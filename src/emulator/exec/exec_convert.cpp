@@ -26,7 +26,7 @@ Step pack_halves(Warp& w, const Inst& i, uint32_t mask) {
   const uint32_t *a = w.reg<uint32_t>(i.a), *b = w.reg<uint32_t>(i.b);
   for_lanes(w.reg<uint32_t>(i.d), mask, [=](uint32_t l) {
     float high = std::bit_cast<float>(a[l]), low = std::bit_cast<float>(b[l]);
-    if constexpr (kRelu) high = high < 0 ? 0.0f : high, low = low < 0 ? 0.0f : low;
+    if constexpr (kRelu) high = high <= 0 ? 0.0f : high, low = low <= 0 ? 0.0f : low;
     if constexpr (kBrain) return to_bfloat16(high) << 16 | to_bfloat16(low);
     return to_float16(high) << 16 | to_float16(low);
   });
@@ -37,8 +37,9 @@ template <bool kBrain>
 Step widen_half(Warp& w, const Inst& i, uint32_t mask) {
   const uint32_t* a = w.reg<uint32_t>(i.a);
   for_lanes(w.reg<uint32_t>(i.d), mask, [=](uint32_t l) {
-    return std::bit_cast<uint32_t>(kBrain ? from_bfloat16(a[l] & 0xffff)
-                                          : from_float16(a[l] & 0xffff));
+    if constexpr (kBrain) return std::bit_cast<uint32_t>(from_bfloat16(a[l] & 0xffff));
+    const auto bits = std::bit_cast<uint32_t>(from_float16(a[l] & 0xffff));
+    return (bits & 0x7fffffff) > 0x7f800000 ? kNanBits : bits;
   });
   return Step::kNext;
 }
@@ -120,7 +121,8 @@ Handler choose_whole(const Conversion& c) {
 
 /// Null if only the general way does it.
 Handler fast_conversion(const Conversion& c) {
-  if (c.saturate || c.flush || c.round != Round::kNearest || c.to_whole || c.extend != 0) {
+  if (c.saturate || c.finite || c.flush || c.round != Round::kNearest || c.to_whole ||
+      c.extend != 0) {
     return nullptr;
   }
   if (c.from == Type::kF32) {

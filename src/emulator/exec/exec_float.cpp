@@ -66,6 +66,14 @@ Step float32x2(Warp& w, const Inst& i, uint32_t mask) {
   return Step::kNext;
 }
 
+/// -0 counts as less than +0; a number wins over a NaN of either kind.
+HWY_INLINE double pick_double(double a, double b, bool max) {
+  if (std::isnan(a)) return std::isnan(b) ? a + b : b;
+  if (std::isnan(b)) return a;
+  if (a == b) return std::signbit(a) == max ? b : a;
+  return (a > b) == max ? a : b;
+}
+
 template <FloatOp kOp>
 HWY_INLINE double apply_double(double a, double b, double c) {
   switch (kOp) {
@@ -86,13 +94,14 @@ HWY_INLINE double apply_double(double a, double b, double c) {
     case FloatOp::kRsqrt:
       return 1 / std::sqrt(a);
     case FloatOp::kMin:
-      return std::fmin(a, b);
+      return pick_double(a, b, false);
     case FloatOp::kMax:
-      return std::fmax(a, b);
+      return pick_double(a, b, true);
+    // NaNs keep their sign and become quiet.
     case FloatOp::kAbs:
-      return std::fabs(a);
+      return std::isnan(a) ? a + a : std::fabs(a);
     case FloatOp::kNeg:
-      return -a;
+      return std::isnan(a) ? a + a : -a;
     case FloatOp::kCopysign:
       return std::copysign(b, a);
     default:
@@ -139,6 +148,13 @@ Handler arithmetic(const FloatForm& f) {
   return f.flush ? float32<kOp, true, false, false> : float32<kOp, false, false, false>;
 }
 
+/// div, rcp, sqrt: float64 to nearest, float32 in every mode.
+template <FloatOp kOp>
+Handler quotient(const FloatForm& f) {
+  if (f.saturate || (f.type != Type::kF32 && f.type != Type::kF64)) return nullptr;
+  return arithmetic<kOp>(f);
+}
+
 template <FloatOp kOp>
 Handler plain(const FloatForm& f) {
   if (f.saturate || f.type != Type::kF32) return nullptr;
@@ -172,11 +188,11 @@ Handler float_handler(const FloatForm& f) {
     case FloatOp::kNeg:
       return plain_or_double<FloatOp::kNeg>(f);
     case FloatOp::kDiv:
-      return plain_or_double<FloatOp::kDiv>(f);
+      return quotient<FloatOp::kDiv>(f);
     case FloatOp::kRcp:
-      return plain_or_double<FloatOp::kRcp>(f);
+      return quotient<FloatOp::kRcp>(f);
     case FloatOp::kSqrt:
-      return plain_or_double<FloatOp::kSqrt>(f);
+      return quotient<FloatOp::kSqrt>(f);
     case FloatOp::kRsqrt:
       return plain_or_double<FloatOp::kRsqrt>(f);
     case FloatOp::kCopysign:
@@ -203,6 +219,8 @@ Handler float_handler(const FloatForm& f) {
       return plain<FloatOp::kCos>(f);
     case FloatOp::kTanh:
       return plain<FloatOp::kTanh>(f);
+    case FloatOp::kDivApprox:
+      return plain<FloatOp::kDivApprox>(f);
   }
   return nullptr;
 }

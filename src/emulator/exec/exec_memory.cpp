@@ -102,13 +102,17 @@ void put(const MemoryForm& form, Inst& inst) {
 // ---- atomics -----------------------------------------------------------------------------------
 
 template <class T>
-T add_floats(T a, T b, Type type, bool flush_zero) {
+T add_floats(T a, T b, Type type, bool global) {
   if constexpr (sizeof(T) == 8) {
+    // Global memory's own adders hand NaNs through.
+    for (const T x : {a, b}) {
+      if (global && std::isnan(std::bit_cast<double>(x))) return x;
+    }
     return std::bit_cast<uint64_t>(std::bit_cast<double>(a) + std::bit_cast<double>(b));
   } else if (type == Type::kF32) {
     const float x = std::bit_cast<float>(static_cast<uint32_t>(a)),
                 y = std::bit_cast<float>(static_cast<uint32_t>(b));
-    const float sum = flush_zero ? flush(flush(x) + flush(y)) : x + y;
+    const float sum = global ? flush(flush(x) + flush(y)) : x + y;
     return static_cast<T>(std::isnan(sum) ? kNanBits : std::bit_cast<uint32_t>(sum));
   } else {
     const bool brain = type == Type::kBF16x2 || type == Type::kBF16;
@@ -124,13 +128,12 @@ T add_floats(T a, T b, Type type, bool flush_zero) {
 }
 
 template <class T>
-T combine(ReduceOp op, Type type, bool flush_zero, T old, T b, T c) {
+T combine(ReduceOp op, Type type, bool global, T old, T b, T c) {
   using S = std::make_signed_t<T>;
   const bool less = ptx::is_signed(type) ? static_cast<S>(b) < static_cast<S>(old) : b < old;
   switch (op) {
     case ReduceOp::kAdd:
-      return ptx::is_float(type) ? add_floats<T>(old, b, type, flush_zero)
-                                 : static_cast<T>(old + b);
+      return ptx::is_float(type) ? add_floats<T>(old, b, type, global) : static_cast<T>(old + b);
     case ReduceOp::kMin:
       return less ? b : old;
     case ReduceOp::kMax:
@@ -155,17 +158,17 @@ T combine(ReduceOp op, Type type, bool flush_zero, T old, T b, T c) {
 
 /// One element: other host threads may do the same.
 template <class T>
-T update(std::byte* at, ReduceOp op, Type type, bool flush_zero, T b, T c) {
+T update(std::byte* at, ReduceOp op, Type type, bool global, T b, T c) {
   T* p = reinterpret_cast<T*>(at);
   T old = __atomic_load_n(p, __ATOMIC_RELAXED);
   T next = 0;
   do {
-    next = combine<T>(op, type, flush_zero, old, b, c);
+    next = combine<T>(op, type, global, old, b, c);
   } while (!__atomic_compare_exchange_n(p, &old, next, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
   return old;
 }
 
-/// mod[2] ReduceOp, mod[3] flush, mod[4] elements.
+/// mod[2] ReduceOp, mod[3] global, mod[4] elements.
 template <class T>
 Step atomic_lanes(Warp& w, const Inst& i, uint32_t mask) {
   using W = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
@@ -288,10 +291,10 @@ Handler store(const MemoryForm& form, Inst& inst) {
   }
 }
 
-Handler atomic(const MemoryForm& form, ReduceOp op, bool flush_zero, Inst& inst) {
+Handler atomic(const MemoryForm& form, ReduceOp op, bool global, Inst& inst) {
   put(form, inst);
   inst.mod[2] = static_cast<uint8_t>(op);
-  inst.mod[3] = flush_zero ? 1 : 0;
+  inst.mod[3] = global ? 1 : 0;
   switch (ptx::size_of(form.type)) {
     case 2:
       return atomic_lanes<uint16_t>;

@@ -90,7 +90,7 @@ bool has_property(T x, TestOp op) {
     case TestOp::kNotANumber:
       return std::isnan(x);
     case TestOp::kNormal:
-      return std::isnormal(x);
+      return std::isnormal(x) || x == 0;
     case TestOp::kSubnormal:
       return std::fpclassify(x) == FP_SUBNORMAL;
   }

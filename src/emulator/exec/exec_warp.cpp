@@ -181,7 +181,7 @@ Step redux_float(Warp& w, const Inst& i, uint32_t mask) {
 }
 
 Step active_mask(Warp& w, const Inst& i, uint32_t mask) {
-  for_each_lane(mask, [&](uint32_t l) { w.reg<uint32_t>(i.d)[l] = w.mask; });
+  for_each_lane(mask, [&](uint32_t l) { w.reg<uint32_t>(i.d)[l] = mask; });
   return Step::kNext;
 }
 

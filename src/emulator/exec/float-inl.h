@@ -62,6 +62,13 @@ HWY_INLINE float exp2_lane(float x) {
   return x == x ? result : canonical_nan();
 }
 
+/// Divisors beyond 2^126 have no reciprocal among normal numbers: 0 comes out.
+HWY_INLINE float div_approx(float a, float b) {
+  const float size = std::bit_cast<float>(std::bit_cast<uint32_t>(b) & 0x7fffffffu);
+  const bool large = size > 0x1p126f && size <= 0x1.fffffep127f;
+  return canonical(large ? a * std::copysign(0.0f, b) : a / b);
+}
+
 template <FloatOp kOp>
 HWY_INLINE float apply(float a, float b, float c) {
   switch (kOp) {
@@ -90,9 +97,9 @@ HWY_INLINE float apply(float a, float b, float c) {
     case FloatOp::kMaxNan3:
       return pick<true, true>(pick<true, true>(a, b), c);
     case FloatOp::kAbs:
-      return std::bit_cast<float>(std::bit_cast<uint32_t>(a) & 0x7fffffffu);
+      return canonical(std::bit_cast<float>(std::bit_cast<uint32_t>(a) & 0x7fffffffu));
     case FloatOp::kNeg:
-      return std::bit_cast<float>(std::bit_cast<uint32_t>(a) ^ 0x80000000u);
+      return canonical(std::bit_cast<float>(std::bit_cast<uint32_t>(a) ^ 0x80000000u));
     case FloatOp::kDiv:
       return canonical(a / b);
     case FloatOp::kRcp:
@@ -114,11 +121,24 @@ HWY_INLINE float apply(float a, float b, float c) {
     case FloatOp::kCopysign:
       return std::bit_cast<float>((std::bit_cast<uint32_t>(a) & 0x80000000u) |
                                   (std::bit_cast<uint32_t>(b) & 0x7fffffffu));
+    case FloatOp::kDivApprox:
+      return div_approx(a, b);
   }
   return a;
 }
 
-/// add, sub, mul, fma in a rounding mode that is not the machine's.
+/// Quotients and roots in such a mode: float64 has one rest that says on which side they lie.
+HWY_INLINE float divide_rounded(float a, float b, Round round) {
+  const double quotient = static_cast<double>(a) / static_cast<double>(b);
+  const double rest = std::fma(-quotient, static_cast<double>(b), static_cast<double>(a));
+  return round_float(quotient, b < 0 ? -rest : rest, round);
+}
+HWY_INLINE float root_rounded(float a, Round round) {
+  const double root = std::sqrt(static_cast<double>(a));
+  return round_float(root, std::fma(-root, root, static_cast<double>(a)), round);
+}
+
+/// add, sub, mul, fma, div, rcp, sqrt in a rounding mode that is not the machine's.
 template <FloatOp kOp>
 HWY_INLINE float apply_rounded(float a, float b, float c, Round round) {
   switch (kOp) {
@@ -128,6 +148,12 @@ HWY_INLINE float apply_rounded(float a, float b, float c, Round round) {
       return canonical(add_rounded(a, -b, round));
     case FloatOp::kMul:
       return canonical(multiply_rounded(a, b, round));
+    case FloatOp::kDiv:
+      return canonical(divide_rounded(a, b, round));
+    case FloatOp::kRcp:
+      return canonical(divide_rounded(1, a, round));
+    case FloatOp::kSqrt:
+      return canonical(root_rounded(a, round));
     default:
       return canonical(fma_rounded(a, b, c, round));
   }

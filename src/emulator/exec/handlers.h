@@ -127,6 +127,7 @@ enum class FloatOp : uint8_t {
   kMax3,
   kMinNan3,
   kMaxNan3,
+  kDivApprox,
 };
 struct FloatForm {
   FloatOp op = FloatOp::kAdd;
@@ -149,12 +150,13 @@ struct Conversion {
   Round round = Round::kNearest;
   bool to_whole = false;  ///< .rni, .rzi and so on.
   bool flush = false;
-  bool saturate = false;
+  bool saturate = false;  ///< .sat: floats to [0, 1], whole numbers to the type's range.
   bool relu = false;
+  bool finite = false;  ///< .satfinite
   uint8_t extend =
       0;  ///< Bytes of the register that a narrow whole number is extended to; 0: none.
 };
-/// d = a; for the x2 forms d = {a, b}, a the upper half. The Conversion lies in mod[0..7].
+/// d = a; for the x2 forms d = {a, b}, a the upper half. The Conversion lies in mod[0..8].
 Handler convert(const Conversion& conversion, Inst& inst);
 /// The same where `a` is a 64-bit register of whose low bits a narrow whole number is made. Null if
 /// it can't be done: another type than a whole one of 32 or 64 bits comes out, or .sat.

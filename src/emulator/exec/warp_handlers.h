@@ -48,7 +48,7 @@ struct MemoryForm {
 Handler load(const MemoryForm& form, Inst& inst);
 Handler store(const MemoryForm& form, Inst& inst);
 /// Atomics with a result d (kNone: red). Vectors: the list has sources, then results.
-Handler atomic(const MemoryForm& form, ReduceOp op, bool flush, Inst& inst);
+Handler atomic(const MemoryForm& form, ReduceOp op, bool global, Inst& inst);
 enum class AddressOp : uint8_t { kToGeneric, kFromGeneric, kIsSpace, kMapa, kGetRank };
 /// cvta, isspacep, mapa, getctarank. mod[14] = Space; mod[13] = bytes of a; mod[12] = bytes of d.
 Handler address_handler(AddressOp op);

@@ -33,6 +33,10 @@ test::Case make_case(const KernelCase& kernel);
 /// out, then lse, of the case run on the device.
 Result<Words> run_case(const KernelCase& kernel, Device device);
 
+/// Of real data a fixture has this many words, spread over out and lse.
+constexpr size_t kSamples = 32;
+constexpr size_t sample_place(size_t i, size_t words) { return i * (words - 1) / (kSamples - 1); }
+
 /// The bits of out alone: run_case()'s words in front of lse.
 size_t out_words(const test::Case& c);
 
@@ -43,6 +47,11 @@ struct KernelDifference {
   double row_ulps = 0;
   double lse = 0;  ///< Absolute.
 };
+/// Real data's differences stay below these between an H200 and the emulator: docs/notes/
+/// emulator_h200.md says why.
+constexpr double kMostRowUlps = 2;
+constexpr double kMostLse = 4e-6;
+
 KernelDifference compare_case(const test::Case& c, const Words& mine, const Words& theirs);
 
 }  // namespace fa4::emulator::probes

@@ -45,9 +45,6 @@ std::vector<Outcome> run_all(const std::vector<KernelCase>& cases, Device device
   return run_apart(jobs, description);
 }
 
-/// Of real data a fixture has these numbers, spread over out and lse.
-constexpr size_t kSamples = 32;
-
 Record record_of(const KernelCase& kernel, const Words& words) {
   Record record{"-", static_cast<uint32_t>(words.size()), "-", {}};
   if (kernel.exact) {
@@ -55,7 +52,7 @@ Record record_of(const KernelCase& kernel, const Words& words) {
     return record;
   }
   for (size_t i = 0; i < kSamples; ++i) {
-    record.words.push_back(words[i * (words.size() - 1) / (kSamples - 1)]);
+    record.words.push_back(words[sample_place(i, words.size())]);
   }
   return record;
 }

@@ -37,10 +37,24 @@ class KernelProbes : public testing::Test {
   }
 };
 
-TEST_F(KernelProbes, ExactDataGivesTheHardwaresBits) {
-  std::vector<KernelCase> cases;
-  for (const KernelCase& kernel : kernel_cases()) {
-    if (kernel.exact) cases.push_back(kernel);
+/// What is wrong with a result; empty if nothing.
+std::string judge(const KernelCase& kernel, const Words& mine, const Record& record) {
+  if (record.count != mine.size()) return "gave another number of words";
+  if (kernel.exact) return hash_of(mine) == record.hash ? "" : "is not what an H200 gave";
+  Words theirs = mine;
+  for (size_t i = 0; i < kSamples; ++i) {
+    theirs[sample_place(i, mine.size())] = record.words.at(i);
+  }
+  const KernelDifference d = compare_case(make_case(kernel), mine, theirs);
+  if (d.row_ulps <= kMostRowUlps && d.lse <= kMostLse) return "";
+  return std::to_string(d.row_ulps) + " ulps at the row's scale, lse " + std::to_string(d.lse);
+}
+
+// Exact data for every kernel, real data for every sixth.
+TEST_F(KernelProbes, GiveWhatTheHardwareGives) {
+  std::vector<KernelCase> cases = kernel_cases();
+  for (size_t i = cases.size(); i-- > 0;) {
+    if (!cases[i].exact && i / 2 % 6 != 0) cases.erase(cases.begin() + static_cast<ptrdiff_t>(i));
   }
   std::string missing;
   std::mutex mutex;
@@ -57,7 +71,7 @@ TEST_F(KernelProbes, ExactDataGivesTheHardwaresBits) {
       if (found == fixture().end()) {
         missing += " " + cases[i].name;
       } else {
-        EXPECT_EQ(hash_of(*words), found->second.hash) << cases[i].name;
+        EXPECT_EQ(judge(cases[i], *words, found->second), "") << cases[i].name;
       }
     }
   };

@@ -22,6 +22,8 @@ constexpr Word kWords[] = {
     {"checks", "warnings", [](RunOptions& o) { o.checks = Checks::kWarnings; }},
     {"late_loads", "on", [](RunOptions& o) { o.late_loads = true; }},
     {"late_loads", "off", [](RunOptions& o) { o.late_loads = false; }},
+    {"sums", "quick", [](RunOptions& o) { o.sums = Sums::kQuick; }},
+    {"sums", "hopper", [](RunOptions& o) { o.sums = Sums::kHopper; }},
 };
 
 template <class T>

@@ -22,6 +22,12 @@ enum class Timing : uint8_t {
   kLatest,  ///< When nothing else can go on.
 };
 
+/// How tensor cores add products.
+enum class Sums : uint8_t {
+  kQuick,   ///< One after another in float32.
+  kHopper,  ///< As an H200 does, to the bit (tensor_sum.h), and slowly.
+};
+
 /// What the judge looks for (judge/rules.h).
 enum class Checks : uint8_t {
   kOff,
@@ -43,11 +49,12 @@ struct RunOptions {
   uint64_t max_instructions = uint64_t{1} << 40;  ///< Warp-instructions, then it is an error.
   uint32_t multiprocessors = 132;                 ///< What %nsmid says.
   Checks checks = Checks::kOff;
+  Sums sums = Sums::kQuick;  ///< Of mma.sync and wgmma.
 };
 
 /// Sets an option from text: seed, workers, resident (numbers), timing, schedule, checks,
-/// late_loads (words). False if there is no such option, or not that value of it; `options` is as
-/// it was.
+/// late_loads, sums (words). False if there is no such option, or not that value of it; `options`
+/// is as it was.
 bool set_option(RunOptions& options, std::string_view name, std::string_view value);
 /// The words that an option may be, such as "earliest, random, latest"; empty for numbers.
 std::string words_of(std::string_view name);

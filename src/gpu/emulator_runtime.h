@@ -14,6 +14,7 @@ namespace fa4::gpu {
 ///   schedule=     random or priority: in what order warps run
 ///   workers=N     host threads; only with one does a seed replay a run
 ///   late_loads=   on or off: tcgen05.ld reads as late as the timing says, or at once
+///   sums=         quick or hopper: how mma.sync and wgmma add products; an H200's bits are slow
 ///   resident=N    clusters at a time and worker
 ///   multiprocessors=N   as many blocks are started by kernels that ask
 ///   checks=       off, errors or warnings: what is looked for; a warning makes the launch fail too

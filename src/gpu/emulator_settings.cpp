@@ -41,7 +41,8 @@ Result<EmulatorSettings> emulator_settings() {
       return invalid_argument(
           "FA4_EMULATOR: has " + std::string(entry) +
           "; allowed: seed=N, timing=earliest|random|latest, schedule=random|priority, workers=N, "
-          "resident=N, multiprocessors=N, checks=off|errors|warnings, late_loads=on|off");
+          "resident=N, multiprocessors=N, checks=off|errors|warnings, late_loads=on|off, "
+          "sums=quick|hopper");
     }
   }
   return s;

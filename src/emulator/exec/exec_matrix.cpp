@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Matrices of one warp: ldmatrix, stmatrix, mma.sync (PTX ISA 9.7.14).
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include "emulator/exec/matrix_handlers.h"
 #include "emulator/exec/memory_access.h"
 #include "emulator/numeric.h"
+#include "emulator/tensor_sum.h"
+#include "emulator/worker.h"
 
 namespace fa4::emulator::exec {
 namespace {
@@ -105,6 +108,18 @@ void for_accumulators(const Inst& i, F f) {
   }
 }
 
+/// 8-bit floats are widened, and multiplied 16 at a time; the accumulator is added at the end.
+float hopper_element(const Operands& o, uint32_t row, uint32_t column, uint32_t depth, bool tiny,
+                     float c) {
+  constexpr uint32_t kAtATime = 16;
+  float sum = tiny ? 0 : c;
+  for (uint32_t k = 0; k < depth; k += kAtATime) {
+    const uint32_t count = std::min(depth - k, kAtATime);
+    sum = hopper_sum({o.a[row] + k, 1, &o.b[k][column], 8, count}, sum, kSumBits);
+  }
+  return tiny ? c + sum : sum;
+}
+
 Step mma_sync(Warp& w, const Inst& i, uint32_t mask) {
   if (mask != kAllLanes) throw Fault("mma by a part of a warp");
   const auto type = static_cast<Type>(i.mod[3]);
@@ -120,8 +135,14 @@ Step mma_sync(Warp& w, const Inst& i, uint32_t mask) {
     if (type == Type::kF32) product[row][column] = std::bit_cast<float>(word);
     if (type == Type::kF16) product[row][column] = from_float16(word >> 16 * half & 0xffff);
   });
+  const bool tiny = size_of(static_cast<ElementType>(i.mod[0])) == 1;
+  const bool hopper = type != Type::kS32 && w.worker->grid().options.sums == Sums::kHopper;
   for (uint32_t row = 0; row < 16; ++row) {
-    for (uint32_t k = 0; k < i.mod[2]; ++k) {
+    for (uint32_t column = 0; hopper && column < 8; ++column) {
+      float& x = product[row][column];
+      x = hopper_element(o, row, column, i.mod[2], tiny, x);
+    }
+    for (uint32_t k = 0; !hopper && k < i.mod[2]; ++k) {
       for (uint32_t column = 0; column < 8; ++column) {
         product[row][column] += o.a[row][k] * o.b[k][column];
       }

@@ -9,6 +9,7 @@
 #include "emulator/exec/targets.h"
 #include "emulator/monitor.h"
 #include "emulator/numeric.h"
+#include "emulator/tensor_sum.h"
 #include "emulator/worker.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -190,6 +191,17 @@ void spread_rows(const float* a, uint32_t stride, uint32_t depth, float* out) {
   }
 }
 
+/// As warp_product, with the hardware's sums.
+void hopper_product(const float* a, const float* b, const WgmmaForm& f, float* const* d) {
+  for (uint32_t r = 0; r < f.columns / 2; ++r) {
+    for (uint32_t l = 0; l < kLanes; ++l) {
+      const Factors factors{a + r / 2 % 2 * kLanes + l, 2 * kLanes,
+                            b + r / 4 * 8 + r % 2 * 4 + l % 4, f.columns, k_of(f.b)};
+      d[r][l] = hopper_sum(factors, d[r][l], size_of(f.a) == 1 ? kTinySumBits : kSumBits);
+    }
+  }
+}
+
 void Product::multiply(const WgmmaForm& f, Share& share, const float* a, const float* b) const {
   Warp& w = *share.warp;
   const uint32_t depth = k_of(f.b), registers = f.columns / 2;
@@ -210,7 +222,11 @@ void Product::multiply(const WgmmaForm& f, Share& share, const float* a, const f
   if (f.d == Type::kF32 && !share.keep) {
     for (uint32_t r = 0; r < registers; ++r) std::memset(d[r], 0, kLanes * sizeof(float));
   }
-  FA4_EMULATOR_BEST(warp_product(spread, b, depth, f.columns, d));
+  if (f.d != Type::kS32 && w.worker->grid().options.sums == Sums::kHopper) {
+    hopper_product(spread, b, f, d);
+  } else {
+    FA4_EMULATOR_BEST(warp_product(spread, b, depth, f.columns, d));
+  }
   if (f.d == Type::kF16) store_d(w, list, f, copy.data());
   if (f.d != Type::kS32) return;
   // Sums of 32 products of 8-bit numbers are exact in float32.

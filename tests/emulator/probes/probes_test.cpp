@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "emulator/probes/fixture.h"
+#include "gpu/emulator_settings.h"
 
 namespace fa4::emulator::probes {
 namespace {
@@ -71,6 +72,17 @@ TEST(Probes, Tiles) { check(tile_probes()); }
 TEST(Probes, BulkCopies) { check(bulk_probes()); }
 TEST(Probes, Barriers) { check(barrier_probes()); }
 TEST(Probes, Clusters) { check(cluster_probes()); }
+
+// With Hopper's sums real data need no bound either.
+TEST(Probes, ProductsOfRealDataWithHoppersSums) {
+  gpu::EmulatorSettings settings;
+  settings.run.sums = Sums::kHopper;
+  const gpu::ThreadEmulatorSettings scope(settings);
+  std::vector<Probe> probes = matrix_probes();
+  for (Probe& probe : wgmma_probes()) probes.push_back(std::move(probe));
+  for (Probe& probe : probes) probe.tolerance = {};
+  check(probes);
+}
 
 TEST(Probes, NamesAreUnique) {
   std::map<std::string, int> names;

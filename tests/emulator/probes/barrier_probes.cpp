@@ -178,6 +178,9 @@ bar.arrive 5, 128;
 end:
 st.global.u32 [h], y;
 )"));
+}
+
+void add_others(std::vector<Probe>& probes) {
   Probe registers = named("setmaxnreg", 256, 256, R"(
 setp.lt.u32 p, t, 128;
 @p bra fewer;
@@ -207,6 +210,7 @@ st.global.u32 [h], x;
 std::vector<Probe> barrier_probes() {
   std::vector<Probe> probes = {phases(), counts(), transactions(), drops(), words()};
   add_named(probes);
+  add_others(probes);
   return probes;
 }
 

@@ -191,8 +191,8 @@ void fill_exact(const KernelCase& kernel, Case& c) {
   }
 }
 
-/// Bias and mask: of the keys that a row sees, as many as the largest power of two stay.
-void choose_by_tensor(Case& c) {
+/// [batch][row][key]: of the keys that a row sees, as many as the largest power of two.
+std::vector<char> chosen_keys(const Case& c) {
   const Lengths lengths = lengths_of(c);
   const int64_t rows = c.q.dims()[1], keys = c.k.dims()[1];
   std::vector<char> chosen(static_cast<size_t>(c.batch() * rows * keys), 0);
@@ -213,6 +213,13 @@ void choose_by_tensor(Case& c) {
       }
     }
   }
+  return chosen;
+}
+
+/// Bias and mask let the chosen keys alone count.
+void choose_by_tensor(Case& c) {
+  const int64_t rows = c.q.dims()[1], keys = c.k.dims()[1];
+  const std::vector<char> chosen = chosen_keys(c);
   const auto is_chosen = [&](const Index& at) {
     return chosen[static_cast<size_t>((at[0] * rows + at[2]) * keys + at[3])] != 0;
   };

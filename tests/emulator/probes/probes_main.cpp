@@ -125,7 +125,7 @@ int run(const Arguments& arguments) {
   std::string description;
   const std::vector<Outcome> outcomes =
       run_apart({probes.size(), [&](size_t i) { return run_probe(probes[i], device); },
-                 [&] { return describe(device); }},
+                 [&] { return describe(device); }, kSeconds, arguments.workers},
                 description);
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -52,10 +52,16 @@ Probe bulk_probe(const std::string& name, const std::string& body,
   return probe;
 }
 
+/// Each CTA of a cluster has its own part of the output.
+constexpr const char* kDumpOfCluster =
+    "bar.sync 0;\nld.shared.u32 x, [m];\nmov.u32 n, %ctaid.x;\nmad.lo.u32 n, n, 64, t;\n"
+    "mul.wide.u32 g, n, 4;\nadd.u64 g, out, g;\nst.global.u32 [g], x;\n";
+
 /// Copies to distributed shared memory are illegal outside a cluster: two CTAs do the same, each to
 /// itself.
 Probe in_cluster(Probe probe) {
   probe.blocks = probe.cluster = 2;
+  probe.output_words *= 2;
   return probe;
 }
 
@@ -76,11 +82,11 @@ void add_copies(std::vector<Probe>& probes) {
                                 expect + "@first cp.async.bulk.shared::cluster.global." + done +
                                     "[to], [in], " + n + ", [bar];\n" + kWaitForBar + kDump,
                                 random_words(1)));
-    probes.push_back(
-        in_cluster(bulk_probe("bulk.shared/" + n,
-                              expect + "@first cp.async.bulk.shared::cluster.shared::cta." + done +
-                                  "[to], [from], " + n + ", [bar];\n" + kWaitForBar + kDump,
-                              random_words(1))));
+    probes.push_back(in_cluster(
+        bulk_probe("bulk.shared/" + n,
+                   expect + "@first cp.async.bulk.shared::cluster.shared::cta." + done +
+                       "[to], [from], " + n + ", [bar];\n" + kWaitForBar + kDumpOfCluster,
+                   random_words(1))));
     probes.push_back(
         bulk_probe("bulk.store/" + n,
                    "@first cp.async.bulk.global.shared::cta.bulk_group [out], [from], " + n +
@@ -125,7 +131,7 @@ void add_reductions(std::vector<Probe>& probes) {
         "bulk.reduce-shared/" + name,
         "@first mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256;\n"
         "@first cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes." +
-            name + " [to], [from], 256, [bar];\n" + kWaitForBar + kDump,
+            name + " [to], [from], 256, [bar];\n" + kWaitForBar + kDumpOfCluster,
         numbers("u32", 1))));
   }
 }

@@ -63,11 +63,18 @@ Status check_launch(const Kernel& kernel, const Grid& grid, size_t param_bytes) 
   return {};
 }
 
+double thread_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
 /// Runs the workers; the first fault of any.
 std::string run_workers(Grid& grid, Tally& tally) {
   std::mutex mutex;
   std::string fault;
   const auto work = [&](uint32_t number) {
+    const double start = thread_seconds();
     std::string message;
     Tally mine;
     try {
@@ -84,6 +91,7 @@ std::string run_workers(Grid& grid, Tally& tally) {
       grid.stop = true;
       message = e.what();
     }
+    mine.cpu_seconds = thread_seconds() - start;
     const std::lock_guard lock(mutex);
     if (fault.empty()) fault = message;
     tally.add(mine);

@@ -70,6 +70,8 @@ class Monitor {
 
   /// Of the access or arrival that comes next.
   uint32_t lane = 0;
+  /// By pc: instructions that before() and after() need not be told of.
+  const uint8_t* quiet = nullptr;
 };
 
 }  // namespace fa4::emulator

@@ -184,6 +184,7 @@ struct Kernel {
   std::vector<Handler> after_loads;
   uint32_t register_bytes = 0;  ///< Of a warp.
   uint32_t predicates = 0;
+  mutable std::shared_ptr<const void> plan;  ///< The judge's, made at the first judged run.
 
   struct Param {
     uint32_t offset;

@@ -41,6 +41,7 @@ void Tally::add(const Tally& other) {
   instructions += other.instructions;
   matrix_flops += other.matrix_flops;
   copied_bytes += other.copied_bytes;
+  cpu_seconds += other.cpu_seconds;
   for (size_t i = 0; i < classes.size(); ++i) classes[i] += other.classes[i];
   for (const Report& r : other.warnings) add_report(warnings, r);
 }
@@ -212,6 +213,7 @@ uint32_t Worker::slice() {
 
 Step Worker::watched_step(Warp& warp, const Inst& inst, uint32_t lanes) {
   const uint32_t pc = warp.pc;
+  if (monitor_->quiet[pc] != 0) return inst.run(warp, inst, lanes);
   monitor_->before(warp, pc, lanes);
   const Step step = inst.run(warp, inst, lanes);
   monitor_->after(warp, pc, lanes, step != Step::kBlock);

@@ -19,6 +19,7 @@ struct Tally {
   std::array<uint64_t, kClasses> classes{};
   uint64_t matrix_flops = 0;
   uint64_t copied_bytes = 0;  ///< By bulk and tensor copies.
+  double cpu_seconds = 0;     ///< Of the workers' threads.
   std::vector<Report> warnings;
 
   void add(const Tally& other);

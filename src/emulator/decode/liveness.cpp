@@ -5,14 +5,6 @@
 #include <map>
 
 namespace fa4::emulator::decode {
-namespace {
-
-/// Instructions without a jump into or out of their middle.
-struct Block {
-  uint32_t begin = 0;
-  uint32_t end = 0;
-  std::vector<uint32_t> next;
-};
 
 std::vector<Block> find_blocks(const Kernel& kernel) {
   const auto size = static_cast<uint32_t>(kernel.code.size());
@@ -41,6 +33,8 @@ std::vector<Block> find_blocks(const Kernel& kernel) {
   }
   return blocks;
 }
+
+namespace {
 
 using Bits = std::vector<uint64_t>;
 void set(Bits& b, uint32_t i) { b[i / 64] |= uint64_t{1} << (i % 64); }

@@ -22,6 +22,15 @@ struct LiveRange {
   }
 };
 
+/// Instructions without a jump into or out of their middle.
+struct Block {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+  std::vector<uint32_t> next;  ///< Blocks that may follow, by number.
+};
+/// In the order of the code; the first is where the kernel begins.
+std::vector<Block> find_blocks(const Kernel& kernel);
+
 /// One for each register. Lanes write only what is theirs, so that what holds for one thread's way
 /// through the code holds for a diverged warp. A register that an instruction writes later
 /// (kAsyncResult) lives until the kAsyncWait behind it.

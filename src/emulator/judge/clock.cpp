@@ -2,17 +2,6 @@
 #include "emulator/judge/clock.h"
 
 namespace fa4::emulator::judge {
-namespace {
-
-void join(std::vector<WarpKnown>& a, const std::vector<WarpKnown>& b) {
-  for (size_t i = 0; i < a.size(); ++i) a[i].join(b[i]);
-}
-void join(std::vector<uint32_t>& a, const std::vector<uint32_t>& b) {
-  for (size_t i = 0; i < a.size(); ++i) a[i] = std::max(a[i], b[i]);
-}
-
-}  // namespace
-
 bool Layout::is_tensor(uint32_t component) const {
   if (is_warp(component)) return false;
   const uint32_t agent = component - warps();
@@ -31,27 +20,28 @@ void Clock::join(const Clock& o) {
     return;
   }
   if (base_ != o.base_) {
-    const auto warps = static_cast<uint32_t>(o.warps_.size());
-    for (uint32_t i = 0; i < warps; ++i) absorb(o.base_ + i, o.warps_[i]);
-    for (uint32_t i = 0; i < o.agents_.size(); ++i) {
-      absorb(o.base_ + warps + i, {o.agents_[i], 0, 0});
+    for (uint32_t i = 0; i < o.warps_; ++i) absorb(o.base_ + i, o.known_[i]);
+    for (uint32_t i = 0; i < o.agents_; ++i) {
+      absorb(o.base_ + o.warps_ + i, {o.epochs_[i], 0, 0});
     }
     for (const auto& [who, known] : o.foreign_) absorb(who, known);
     return;
   }
-  judge::join(warps_, o.warps_);
-  judge::join(fenced_warps_, o.fenced_warps_);
-  judge::join(agents_, o.agents_);
-  judge::join(fenced_agents_, o.fenced_agents_);
+  for (size_t i = 0; i < known_.size(); ++i) known_[i].join(o.known_[i]);
+  uint32_t* mine = epochs_.data();
+  const uint32_t* theirs = o.epochs_.data();
+  const size_t count = epochs_.size();
+#pragma GCC ivdep
+  for (size_t i = 0; i < count; ++i) mine[i] = std::max(mine[i], theirs[i]);
   for (const auto& [who, known] : o.foreign_) foreign_[who].join(known);
 }
 
 void Clock::absorb(uint32_t who, const WarpKnown& known) {
   if (known.all == 0 && known.part == 0) return;
   const uint32_t i = who - base_;
-  if (i < warps_.size()) {
-    warps_[i].join(known);
-  } else if (i < warps_.size() + agents_.size()) {
+  if (i < warps_) {
+    known_[i].join(known);
+  } else if (i < warps_ + agents_) {
     see_agent(i, known.all);
   } else {
     foreign_[who].join(known);
@@ -59,19 +49,17 @@ void Clock::absorb(uint32_t who, const WarpKnown& known) {
 }
 
 void Clock::fence_proxies(const Layout& layout) {
-  judge::join(fenced_warps_, warps_);
-  for (uint32_t i = 0; i < agents_.size(); ++i) {
-    if (!layout.is_tensor(layout.warps() + i)) {
-      fenced_agents_[i] = std::max(fenced_agents_[i], agents_[i]);
-    }
+  for (uint32_t i = 0; i < warps_; ++i) known_[warps_ + i].join(known_[i]);
+  for (uint32_t i = 0; i < agents_; ++i) {
+    if (layout.is_tensor(layout.warps() + i)) continue;
+    epochs_[agents_ + i] = std::max(epochs_[agents_ + i], epochs_[i]);
   }
 }
 
 void Clock::fence_tensor(const Layout& layout) {
-  for (uint32_t i = 0; i < agents_.size(); ++i) {
-    if (layout.is_tensor(layout.warps() + i)) {
-      fenced_agents_[i] = std::max(fenced_agents_[i], agents_[i]);
-    }
+  for (uint32_t i = 0; i < agents_; ++i) {
+    if (!layout.is_tensor(layout.warps() + i)) continue;
+    epochs_[agents_ + i] = std::max(epochs_[agents_ + i], epochs_[i]);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <vector>
 
 namespace fa4::emulator::judge {
@@ -69,22 +70,22 @@ class Clock {
   explicit Clock(const Layout& layout)
       : base_(layout.base),
         warps_(layout.warps()),
-        fenced_warps_(layout.warps()),
         agents_(layout.agents()),
-        fenced_agents_(layout.agents()) {}
+        known_(2 * warps_),
+        epochs_(2 * agents_) {}
 
-  bool empty() const { return warps_.empty(); }
+  bool empty() const { return known_.empty(); }
   /// Also of another cluster's. An empty clock becomes the other one.
   void join(const Clock& o);
 
   bool sees(uint32_t component, uint32_t epoch, uint32_t lane) const {
-    if (component < warps_.size()) return warps_[component].sees(epoch, lane);
-    return epoch <= agents_[component - warps_.size()];
+    if (component < warps_) return known_[component].sees(epoch, lane);
+    return epoch <= epochs_[component - warps_];
   }
   /// Whether a fence lies between the event and now: of proxies, or of tcgen05.
   bool fenced(uint32_t component, uint32_t epoch, uint32_t lane) const {
-    if (component < warps_.size()) return fenced_warps_[component].sees(epoch, lane);
-    return epoch <= fenced_agents_[component - warps_.size()];
+    if (component < warps_) return known_[warps_ + component].sees(epoch, lane);
+    return epoch <= epochs_[agents_ + component - warps_];
   }
   bool sees_foreign(uint32_t who, uint32_t epoch, uint32_t lane) const {
     const auto it = foreign_.find(who);
@@ -92,14 +93,14 @@ class Clock {
   }
   /// Learns of a component of the grid.
   void absorb(uint32_t who, const WarpKnown& known);
-  WarpKnown& warp(uint32_t i) { return warps_[i]; }
-  WarpKnown& fenced_warp(uint32_t i) { return fenced_warps_[i]; }
+  WarpKnown& warp(uint32_t i) { return known_[i]; }
+  WarpKnown& fenced_warp(uint32_t i) { return known_[warps_ + i]; }
   void see_agent(uint32_t component, uint32_t epoch) {
-    uint32_t& e = agents_[component - warps_.size()];
+    uint32_t& e = epochs_[component - warps_];
     e = std::max(e, epoch);
   }
   void fence_agent(uint32_t component, uint32_t epoch) {
-    uint32_t& e = fenced_agents_[component - warps_.size()];
+    uint32_t& e = epochs_[agents_ + component - warps_];
     e = std::max(e, epoch);
   }
   /// fence.proxy.async: of all that is seen, but the tensor core's operations.
@@ -107,12 +108,13 @@ class Clock {
   /// tcgen05.fence::before_thread_sync: the tensor core's operations alone.
   void fence_tensor(const Layout& layout);
   /// Fenced epochs of the agents, for tcgen05.fence::after_thread_sync.
-  const std::vector<uint32_t>& fenced_agents() const { return fenced_agents_; }
+  std::span<const uint32_t> fenced_agents() const { return std::span(epochs_).subspan(agents_); }
 
  private:
   uint32_t base_ = 0;
-  std::vector<WarpKnown> warps_, fenced_warps_;
-  std::vector<uint32_t> agents_, fenced_agents_;
+  uint32_t warps_ = 0, agents_ = 0;
+  std::vector<WarpKnown> known_;           ///< Of the warps, then what is fenced of it.
+  std::vector<uint32_t> epochs_;           ///< Of the agents, then those that are fenced.
   std::map<uint32_t, WarpKnown> foreign_;  ///< By component of the grid.
 };
 

@@ -11,10 +11,13 @@ Judge::Judge(const Grid& grid, bool warnings)
     : grid_(grid),
       kernel_(*grid.kernel),
       warnings_(warnings),
-      effects_(effects_of(*grid.kernel)),
+      plan_(plan_of(*grid.kernel)),
+      effects_(plan_->effects),
       tensor_keeper_(*this, true),
       shared_keeper_(*this, true),
-      global_keeper_(*this, false) {}
+      global_keeper_(*this, false) {
+  quiet = plan_->registers.quiet().data();
+}
 
 Judge::~Judge() = default;
 
@@ -44,7 +47,7 @@ void Judge::cluster_begins(Cluster& cluster) {
     cta->watch = watch->ctas.back().get();
     for (const auto& warp : cta->warps) {
       watch->warps.push_back(std::make_unique<WarpWatch>(
-          layout, layout.warp(cta->rank, warp->index), kernel_, warp->born));
+          layout, layout.warp(cta->rank, warp->index), kernel_, plan_->registers, warp->born));
       warp->watch = watch->warps.back().get();
     }
   }

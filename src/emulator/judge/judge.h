@@ -52,8 +52,9 @@ struct BulkWatch {
 };
 
 struct WarpWatch {
-  WarpWatch(const Layout& layout, uint32_t number, const Kernel& kernel, uint32_t lanes)
-      : component(number), threads(layout, number, lanes), registers(kernel) {}
+  WarpWatch(const Layout& layout, uint32_t number, const Kernel& kernel, const RegisterPlan& plan,
+            uint32_t lanes)
+      : component(number), threads(layout, number, lanes), registers(kernel, plan) {}
 
   uint32_t component;
   WarpThreads threads;
@@ -236,7 +237,8 @@ class Judge final : public Monitor, private Referee {
   const Grid& grid_;
   const Kernel& kernel_;
   bool warnings_;
-  std::vector<EffectInfo> effects_;
+  std::shared_ptr<const KernelPlan> plan_;
+  const std::vector<EffectInfo>& effects_;
   std::unordered_map<const Cluster*, std::unique_ptr<ClusterWatch>> clusters_;
   CellKeeper tensor_keeper_;
   ChunkKeeper shared_keeper_, global_keeper_;

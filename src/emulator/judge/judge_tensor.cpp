@@ -71,7 +71,7 @@ void Judge::check_tensor_fence(const Event& earlier) {
 void Judge::fence_after(uint32_t lanes) {
   const Layout& layout = cluster_->layout;
   threads_->threads.for_each(lanes, [&](LaneGroup& g) {
-    const std::vector<uint32_t>& fenced = g.clock.fenced_agents();
+    const std::span<const uint32_t> fenced = g.clock.fenced_agents();
     g.tensor_seen.resize(fenced.size());
     for (uint32_t i = 0; i < fenced.size(); ++i) {
       if (layout.is_tensor(layout.warps() + i)) {

@@ -19,10 +19,18 @@ bool in_list(const Kernel& kernel, const Inst& i, uint32_t count, uint32_t slot)
 
 }  // namespace
 
-RegisterWatch::RegisterWatch(const Kernel& kernel)
+RegisterWatch::RegisterWatch(const Kernel& kernel, const RegisterPlan& plan)
     : kernel_(&kernel),
+      plan_(&plan),
       registers_(kernel.register_bytes / kSlotBytes + 4),
       predicates_(kernel.predicates) {
+  // What is not tracked is read where it is defined, and so it stays.
+  for (uint32_t i = 0; i < registers_.size(); ++i) {
+    if (!plan.tracks_register(i)) registers_[i].defined = kAllLanes;
+  }
+  for (uint32_t i = 0; i < predicates_.size(); ++i) {
+    if (!plan.tracks_predicate(i)) predicates_[i] = kAllLanes;
+  }
   for (const Preset& p : kernel.presets) registers_[p.slot / kSlotBytes].defined = kAllLanes;
   for (const uint32_t p : kernel.true_predicates) predicates_[p] = kAllLanes;
   for (const uint32_t p : kernel.false_predicates) predicates_[p] = kAllLanes;
@@ -30,52 +38,40 @@ RegisterWatch::RegisterWatch(const Kernel& kernel)
 
 /// Reads that need not be of something defined.
 bool RegisterWatch::skips(const Warp& warp, const EffectInfo& effect, uint32_t pc,
-                          const RegisterUse& use) const {
+                          const PlannedUse& use) const {
   const Inst& i = kernel_->code[pc];
-  switch (effect.effect) {
-    case Effect::kMove:
-      return !(use.predicate && use.slot == (i.guard & ~1u));
-    case Effect::kSelect:
-      return !use.predicate;
-    case Effect::kStore:
-      // Shared and local memory take what is undefined, and remember it.
-      return !use.predicate && use.slot != i.a && i.kind != Class::kGlobal;
-    case Effect::kWgmma: {
-      const bool keeps = (warp.lanes_of(i.c) & 1) != 0;
-      return !use.predicate && !keeps && in_list(*kernel_, i, accumulators(i), use.slot);
-    }
-    default:
-      return false;
-  }
+  if (effect.effect != Effect::kWgmma) return use.may_be_undefined;
+  const bool keeps = (warp.lanes_of(i.c) & 1) != 0;
+  return !use.predicate && !keeps && in_list(*kernel_, i, accumulators(i), use.slot);
 }
 
 std::optional<RegisterFault> RegisterWatch::check(const Warp& warp, const EffectInfo& effect,
                                                   uint32_t pc, uint32_t lanes) const {
   const bool flying = issued_ > waited_;
-  for (uint32_t k = kernel_->first_use[pc]; k < kernel_->first_use[pc + 1]; ++k) {
-    const RegisterUse& use = kernel_->uses[k];
-    uint32_t bad = lanes;
-    if (use.predicate) {
-      bad &= ~predicates_[use.slot >> 1];
-    } else {
-      const Register& r = registers_[use.slot / kSlotBytes];
-      bad &= ~r.defined;
-      if (flying && r.product > waited_) {
-        if (auto fault = check_flying(pc, use)) return fault;
+  if (!flying && !plan_->any_maybe(pc)) return std::nullopt;
+  for (const PlannedUse& use : plan_->checks(pc)) {
+    if (flying && use.product) {
+      const Register& r = registers_[use.index];
+      if (r.product > waited_ && !may_go_on(pc, r.pc)) {
+        return RegisterFault{true, use.slot, false, kAllLanes, r.pc};
       }
     }
-    if (bad == 0 || use.write || skips(warp, effect, pc, use)) continue;
+    if (!use.maybe) continue;
+    const uint32_t defined = use.predicate ? predicates_[use.index] : registers_[use.index].defined;
+    const uint32_t bad = lanes & ~defined;
+    if (bad == 0 || skips(warp, effect, pc, use)) continue;
     return RegisterFault{false, use.slot, use.predicate, bad, 0};
   }
   return std::nullopt;
 }
 
 void RegisterWatch::wrote(const Warp& warp, const EffectInfo& effect, uint32_t pc, uint32_t lanes) {
+  const std::span<const PlannedUse> writes = plan_->writes(pc);
+  if (writes.empty()) return;
   const Inst& i = kernel_->code[pc];
   uint32_t good = kAllLanes;
-  const uint32_t begin = kernel_->first_use[pc], end = kernel_->first_use[pc + 1];
   if (effect.effect == Effect::kMove) {
-    for (uint32_t k = begin; k < end; ++k) {
+    for (uint32_t k = kernel_->first_use[pc]; k < kernel_->first_use[pc + 1]; ++k) {
       const RegisterUse& use = kernel_->uses[k];
       if (!use.write && !use.predicate) good &= registers_[use.slot / kSlotBytes].defined;
     }
@@ -84,15 +80,13 @@ void RegisterWatch::wrote(const Warp& warp, const EffectInfo& effect, uint32_t p
     good = (defined(i.a) & first) | (defined(i.b) & ~first);
   }
   ++time_;
-  for (uint32_t k = begin; k < end; ++k) {
-    const RegisterUse& use = kernel_->uses[k];
-    if (!use.write) continue;
+  for (const PlannedUse& use : writes) {
     if (use.predicate) {
-      predicates_[use.slot >> 1] |= lanes;
+      predicates_[use.index] |= lanes;
       continue;
     }
-    set(use.slot, lanes, good);
-    if (effect.effect != Effect::kWgmma) registers_[use.slot / kSlotBytes].written = time_;
+    if (use.tracked) put(use.index, lanes, good);
+    if (effect.effect != Effect::kWgmma) registers_[use.index].written = time_;
   }
 }
 
@@ -115,23 +109,19 @@ void RegisterWatch::issue(uint32_t pc) {
   }
 }
 
-/// A register that a product in flight accumulates in. Another product may go on with the same
-/// accumulators.
-std::optional<RegisterFault> RegisterWatch::check_flying(uint32_t pc,
-                                                         const RegisterUse& use) const {
-  const uint32_t product = registers_[use.slot / kSlotBytes].pc;
+/// Whether an instruction may touch a register that a product in flight accumulates in: another
+/// product with the same accumulators.
+bool RegisterWatch::may_go_on(uint32_t pc, uint32_t product) const {
   const Inst &now = kernel_->code[pc], &before = kernel_->code[product];
-  if ((now.flags & kAsyncResult) != 0) {
-    if (same_now_ != pc || same_before_ != product) {
-      same_now_ = pc;
-      same_before_ = product;
-      const uint32_t* list = kernel_->lists.data();
-      same_ = accumulators(now) == accumulators(before) &&
-              std::equal(list + now.list, list + now.list + accumulators(now), list + before.list);
-    }
-    if (same_) return std::nullopt;
+  if ((now.flags & kAsyncResult) == 0) return false;
+  if (same_now_ != pc || same_before_ != product) {
+    same_now_ = pc;
+    same_before_ = product;
+    const uint32_t* list = kernel_->lists.data();
+    same_ = accumulators(now) == accumulators(before) &&
+            std::equal(list + now.list, list + now.list + accumulators(now), list + before.list);
   }
-  return RegisterFault{true, use.slot, false, kAllLanes, product};
+  return same_;
 }
 
 }  // namespace fa4::emulator::judge

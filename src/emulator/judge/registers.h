@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "emulator/judge/effects.h"
+#include "emulator/judge/register_plan.h"
 #include "emulator/machine.h"
 
 namespace fa4::emulator::judge {
@@ -23,7 +23,7 @@ struct RegisterFault {
 
 class RegisterWatch {
  public:
-  explicit RegisterWatch(const Kernel& kernel);
+  RegisterWatch(const Kernel& kernel, const RegisterPlan& plan);
 
   /// Whether the instruction may use what it uses.
   std::optional<RegisterFault> check(const Warp& warp, const EffectInfo& effect, uint32_t pc,
@@ -32,8 +32,8 @@ class RegisterWatch {
   void wrote(const Warp& warp, const EffectInfo& effect, uint32_t pc, uint32_t lanes);
   /// Lanes of a register of a list, from memory.
   void set(uint32_t slot, uint32_t lanes, uint32_t defined) {
-    uint32_t& d = registers_[slot / kSlotBytes].defined;
-    d = (d & ~lanes) | (defined & lanes);
+    const uint32_t index = slot / kSlotBytes;
+    if (plan_->tracks_register(index)) put(index, lanes, defined);
   }
   uint32_t defined(uint32_t slot) const { return registers_[slot / kSlotBytes].defined; }
 
@@ -54,10 +54,15 @@ class RegisterWatch {
     uint32_t product = 0;  ///< Number of the last wgmma that accumulates in it.
     uint32_t pc = 0;       ///< Of that one.
   };
-  bool skips(const Warp& warp, const EffectInfo& effect, uint32_t pc, const RegisterUse& use) const;
-  std::optional<RegisterFault> check_flying(uint32_t pc, const RegisterUse& use) const;
+  void put(uint32_t index, uint32_t lanes, uint32_t defined) {
+    uint32_t& d = registers_[index].defined;
+    d = (d & ~lanes) | (defined & lanes);
+  }
+  bool skips(const Warp& warp, const EffectInfo& effect, uint32_t pc, const PlannedUse& use) const;
+  bool may_go_on(uint32_t pc, uint32_t product) const;
 
   const Kernel* kernel_;
+  const RegisterPlan* plan_;
   std::vector<Register> registers_;
   std::vector<uint32_t> predicates_;
   uint32_t time_ = 1;

@@ -10,7 +10,7 @@ Event event_of(const Actor& a, uint8_t bytes) {
   e.epoch = a.epoch;
   e.pc = a.pc;
   e.lane = a.lane;
-  e.bytes = bytes;
+  e.bytes = bytes & 0xf;
   e.async = a.async;
   e.atomic = a.atomic;
   return e;
@@ -74,6 +74,28 @@ void CellKeeper::read(Cell& cell, uint64_t number, uint8_t bytes, const Actor& a
   keep_read(cell, mine, actor);
 }
 
+bool CellKeeper::read_like_last(Cell& cell, const Actor& actor) {
+  const Event& reader = last_reader_;
+  const bool like_last = reader.who == actor.who() && reader.epoch == actor.epoch &&
+                         reader.lane == actor.lane && reader.pc == actor.pc &&
+                         reader.bytes == 0xf && !reader.atomic && !actor.atomic;
+  if (!like_last || !same_doer(cell.write, last_write_)) return false;
+  Event *own = nullptr, *none = nullptr;
+  for (Event& r : cell.reads) {
+    if (r.writes) return false;
+    if (r.none()) none = &r;
+    if (r.who == reader.who) own = &r;
+  }
+  if (own != nullptr) {
+    const bool same = own->epoch == reader.epoch ? own->lane == reader.lane : actor.in_order;
+    if (!same || own->atomic) return false;
+  } else if (none == nullptr) {
+    return false;
+  }
+  *(own != nullptr ? own : none) = reader;
+  return true;
+}
+
 void CellKeeper::write_atomic(Cell& cell, uint64_t number, uint8_t bytes, const Actor& actor) {
   check(Clash::kWriteAfterWrite, cell.write, bytes, number, actor, false);
   for (const Event& r : cell.reads) {
@@ -94,7 +116,7 @@ void CellKeeper::keep_read(Cell& cell, const Event& mine, const Actor& actor) {
     if (r.who != mine.who || r.atomic != mine.atomic) continue;
     if (r.epoch == mine.epoch) {
       if (r.lane != mine.lane) r.lane = kWholeWarp;
-      r.bytes |= mine.bytes;
+      r.bytes = (r.bytes | mine.bytes) & 0xf;
       r.writes |= mine.writes;
       return;
     }
@@ -115,7 +137,7 @@ void CellKeeper::note_read(Cell& cell, const Event& mine, const Actor& actor) {
     return;
   }
   if (!all_reads_) {
-    cell.reads[1] = mine;
+    cell.reads[std::size(cell.reads) - 1] = mine;
     return;
   }
   std::vector<Event>& more = lists_.at(cell.more);
@@ -152,16 +174,18 @@ void ChunkKeeper::touch_cell(Cell& cell, uint64_t number, uint8_t bytes, Touch t
 }
 
 void ChunkKeeper::split(Chunk& chunk) {
-  if (free_.empty()) {
-    chunk.parts = static_cast<uint32_t>(parts_.size());
-    parts_.emplace_back();
-  } else {
+  if (!free_.empty()) {
     chunk.parts = free_.back();
     free_.pop_back();
+  } else {
+    chunk.parts = used_++;
+    if (chunk.parts / kBlock >= blocks_.size()) {
+      blocks_.push_back(std::make_unique<Parts[]>(kBlock));
+    }
   }
-  auto& parts = parts_[chunk.parts];
-  for (uint32_t i = 1; i < kCells; ++i) parts[i] = cells_.copy(chunk.whole);
-  parts[0] = chunk.whole;
+  Parts& cells = parts(chunk.parts);
+  for (uint32_t i = 1; i < kCells; ++i) cells[i] = cells_.copy(chunk.whole);
+  cells[0] = chunk.whole;
   chunk.whole = {};
 }
 
@@ -173,24 +197,27 @@ void ChunkKeeper::touch(Chunk& chunk, uint64_t number, uint32_t first, uint32_t 
     return touch_cell(chunk.whole, number * kCells, kAll, touch, actor, ask);
   }
   if (chunk.parts == 0) split(chunk);
-  auto& parts = parts_[chunk.parts];
+  Parts& cells = parts(chunk.parts);
   for (uint32_t at = first; at < first + count;) {
     const uint32_t i = at / kCellBytes, begin = at % kCellBytes;
     const uint32_t n = std::min(kCellBytes - begin, first + count - at);
     const auto bytes = static_cast<uint8_t>(((1u << n) - 1) << begin);
-    touch_cell(parts[i], number * kCells + i, bytes, touch, actor, ask);
+    touch_cell(cells[i], number * kCells + i, bytes, touch, actor, ask);
     at += n;
   }
   if (!all || touch != Touch::kWrite) return;
   // Nothing but this write is left: one cell again.
-  chunk.whole = parts[0];
+  chunk.whole = cells[0];
   free_.push_back(chunk.parts);
   chunk.parts = 0;
 }
 
 void CellKeeper::write(Cell& cell, uint64_t number, uint8_t bytes, const Actor& actor, bool ask) {
-  check(Clash::kWriteAfterWrite, cell.write, bytes, number, actor, ask);
+  if (!cell.write.none()) {
+    check(Clash::kWriteAfterWrite, cell.write, bytes, number, actor, ask);
+  }
   for (Event& r : cell.reads) {
+    if (r.none()) continue;
     check(Clash::kWriteAfterRead, r, bytes, number, actor, ask);
     if ((r.bytes & ~bytes) == 0) r = {};
   }
@@ -206,7 +233,7 @@ void CellKeeper::write(Cell& cell, uint64_t number, uint8_t bytes, const Actor& 
       (w.bytes & bytes) == 0) {
     // Another part of the cell.
     if (w.lane != mine.lane) w.lane = kWholeWarp;
-    w.bytes |= bytes;
+    w.bytes = (w.bytes | bytes) & 0xf;
     return;
   }
   w = mine;

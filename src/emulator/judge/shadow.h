@@ -18,18 +18,20 @@ struct Event {
   uint32_t who = 0;  ///< Component of the grid, from 1 on; 0: nobody.
   uint32_t epoch = 0;
   uint32_t pc = 0;
-  uint8_t lane = 0;   ///< kWholeWarp: more than one.
-  uint8_t bytes = 0;  ///< Of the cell, as bits.
-  bool async = false;
-  bool atomic = false;
-  bool writes = false;  ///< Of an atomic access, which stands among the reads.
+  uint8_t lane = 0;       ///< kWholeWarp: more than one.
+  uint8_t bytes : 4 = 0;  ///< Of the cell, as bits.
+  bool async : 1 = false;
+  bool atomic : 1 = false;
+  bool writes : 1 = false;  ///< Of an atomic access, which stands among the reads.
 
   bool none() const { return who == 0; }
 };
 
+static_assert(sizeof(Event) == 16);
+
 struct Cell {
   Event write;
-  Event reads[2];
+  Event reads[4];
   uint32_t more = 0;  ///< Number of a list of further reads; 0: there is none.
 };
 
@@ -74,7 +76,7 @@ class Referee {
   virtual void in_order(Clash how, const Event& earlier, const Actor& actor, uint64_t cell) = 0;
 };
 
-/// Reads of a cell beyond two.
+/// Reads of a cell beyond four.
 class ReadLists {
  public:
   std::vector<Event>& at(uint32_t& number);
@@ -87,13 +89,16 @@ class ReadLists {
 
 class CellKeeper {
  public:
-  /// `all_reads`: more than two are kept for a cell.
+  /// `all_reads`: more than four are kept for a cell.
   CellKeeper(Referee& referee, bool all_reads) : referee_(&referee), all_reads_(all_reads) {}
   /// `ask`: the referee wants to know about earlier writes that are over.
   void read(Cell& cell, uint64_t number, uint8_t bytes, const Actor& actor, bool ask);
   void write(Cell& cell, uint64_t number, uint8_t bytes, const Actor& actor, bool ask);
   /// A strong or atomic write: it does not race with its like, and does not hide plain writes.
   void write_atomic(Cell& cell, uint64_t number, uint8_t bytes, const Actor& actor);
+  /// Whether a read of the whole cell is one like the last that read() found in order, of what the
+  /// same write wrote. Then it is noted.
+  bool read_like_last(Cell& cell, const Actor& actor);
   /// A copy of a cell, which has its own list of reads.
   Cell copy(const Cell& cell);
 
@@ -124,6 +129,10 @@ class ChunkKeeper {
   enum class Touch : uint8_t { kRead, kWrite, kAtomic };
 
   explicit ChunkKeeper(Referee& referee, bool all_reads) : cells_(referee, all_reads) {}
+  /// A read of a whole chunk, if there is nothing to be looked at: quick. Else false.
+  bool read_again(Chunk& chunk, const Actor& actor) {
+    return chunk.parts == 0 && cells_.read_like_last(chunk.whole, actor);
+  }
   /// `first`, `count`: bytes of the chunk. `number`: of the chunk.
   void touch(Chunk& chunk, uint64_t number, uint32_t first, uint32_t count, Touch touch,
              const Actor& actor, bool ask);
@@ -135,7 +144,12 @@ class ChunkKeeper {
   void split(Chunk& chunk);
 
   CellKeeper cells_;
-  std::vector<std::array<Cell, kCells>> parts_{1};
+  using Parts = std::array<Cell, kCells>;
+  static constexpr uint32_t kBlock = 64;
+  Parts& parts(uint32_t number) { return blocks_[number / kBlock][number % kBlock]; }
+
+  std::vector<std::unique_ptr<Parts[]>> blocks_;
+  uint32_t used_ = 1;  ///< Numbers given out so far; 0 is none.
   std::vector<uint32_t> free_;
 };
 

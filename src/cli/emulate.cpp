@@ -10,6 +10,7 @@
 
 #include "cli/command_line.h"
 #include "cli/emulate_arguments.h"
+#include "cli/emulate_counters.h"
 #include "cli/terminal.h"
 #include "emulator/emulator.h"
 
@@ -24,7 +25,7 @@ struct Request {
   emulator::RunOptions run;
   std::string timing = "random", schedule = "random", checks = "errors";
   int workers = 1, resident = 2, runs = 1;
-  double max_instructions = 1e12;
+  double max_instructions = 1e12, tiles = 1;
   bool list = false, json = false;
 };
 
@@ -90,6 +91,14 @@ void add_run_flags(CommandLine& line, Request& r) {
       .range(1, 1024)
       .group(group);
   line.add("--max-instructions", r.max_instructions, "Warp-instructions, then it is an error")
+      .range(1, 1e15)
+      .group(group);
+  line.add("--counters", r.run.counters,
+           "Count what each role of the warps does: instructions by class, bytes of shared and\n"
+           "tensor memory, products, waits. Roles are functions of the source, if the PTX has\n"
+           "line information (-lineinfo). Without checks")
+      .group(group);
+  line.add("--tiles", r.tiles, "Divide what is counted by this number of tiles (default: 1)")
       .range(1, 1e15)
       .group(group);
   line.add("--list", r.list, "List the kernels in the file and stop").group(group);
@@ -207,19 +216,28 @@ Ran run_all(const Request& r, const std::shared_ptr<const emulator::Kernel>& ker
   return ran;
 }
 
-void print_ran(const Request& r, const Ran& ran) {
+void print_classes(const emulator::Tally& tally) {
   Table table({{"instructions of warps", Table::Align::kLeft}, {"number"}, {"share"}});
-  const auto total = static_cast<double>(std::max<uint64_t>(ran.tally.instructions, 1));
+  const auto total = static_cast<double>(std::max<uint64_t>(tally.instructions, 1));
   for (int i = 0; i < emulator::kClasses; ++i) {
-    const uint64_t n = ran.tally.classes[static_cast<size_t>(i)];
+    const uint64_t n = tally.classes[static_cast<size_t>(i)];
     if (n == 0) continue;
     table.add_row({name_of(static_cast<emulator::Class>(i)), fmt::format("{}", n),
                    fmt::format("{:.1f}%", 100 * static_cast<double>(n) / total)});
   }
   table.add_rule();
-  table.add_row({"all", fmt::format("{}", ran.tally.instructions), ""});
+  table.add_row({"all", fmt::format("{}", tally.instructions), ""});
   table.print();
   fmt::print("\n");
+}
+
+void print_ran(const Request& r, const Ran& ran) {
+  if (r.run.counters) {
+    print_counters(ran.tally.roles, r.tiles);
+    fmt::print("\n");
+  } else {
+    print_classes(ran.tally);
+  }
   if (ran.tally.matrix_flops > 0) {
     fmt::print("  {:.6g} floating-point operations in matrix products\n",
                static_cast<double>(ran.tally.matrix_flops));
@@ -228,7 +246,7 @@ void print_ran(const Request& r, const Ran& ran) {
     fmt::print("  {} bytes by bulk and tensor copies\n", ran.tally.copied_bytes);
   }
   fmt::print("  {:.3f} s, {:.2f} million warp-instructions a second\n", ran.seconds,
-             total / ran.seconds / 1e6);
+             static_cast<double>(ran.tally.instructions) / ran.seconds / 1e6);
   if (r.runs > 1) {
     fmt::print("  {} runs, seeds {} to {}, equal results\n", r.runs, r.run.seed,
                r.run.seed + static_cast<uint64_t>(r.runs) - 1);
@@ -248,16 +266,17 @@ void print_json(const Request& r, const emulator::Kernel& kernel, const Ran& ran
   for (const emulator::Report& report : ran.tally.warnings) {
     warnings.push_back({{"text", report.text}, {"count", report.count}});
   }
-  const nlohmann::json json = {{"kernel", kernel.name},
-                               {"target", kernel.target},
-                               {"seed", r.run.seed},
-                               {"runs", r.runs},
-                               {"warnings", warnings},
-                               {"seconds", ran.seconds},
-                               {"instructions", ran.tally.instructions},
-                               {"classes", classes},
-                               {"matrix_flops", ran.tally.matrix_flops},
-                               {"copied_bytes", ran.tally.copied_bytes}};
+  nlohmann::json json = {{"kernel", kernel.name},
+                         {"target", kernel.target},
+                         {"seed", r.run.seed},
+                         {"runs", r.runs},
+                         {"warnings", warnings},
+                         {"seconds", ran.seconds},
+                         {"instructions", ran.tally.instructions},
+                         {"classes", classes},
+                         {"matrix_flops", ran.tally.matrix_flops},
+                         {"copied_bytes", ran.tally.copied_bytes}};
+  if (r.run.counters) json["roles"] = counters_json(ran.tally.roles, r.tiles);
   fmt::print("{}\n", json.dump(2));
 }
 
@@ -279,7 +298,11 @@ int emulate_command(int argc, char** argv) {
        "emulate tile.ptx --block 128 --args in:x.npy map:0:64,8:128 out:y.npy:f32:8,64",
        "emulate kernel.ptx --entry main --runs 20 --timing latest --schedule priority"});
   if (const auto code = line.parse(argc, argv)) return *code;
+  if (request.run.counters && !line.given("--checks")) request.checks = "off";
   resolve(request);
+  if (request.run.counters && request.run.checks != emulator::Checks::kOff) {
+    throw UsageError("--counters: stands with --checks " + request.checks + "; allowed: off");
+  }
   const auto program = load(request);
   if (request.list) {
     print_kernels(*program);

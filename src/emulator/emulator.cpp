@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "emulator/counters/counter.h"
 #include "emulator/decode/decoder.h"
 #include "emulator/judge/judge.h"
 #include "emulator/ptx/lexer.h"
@@ -79,14 +80,19 @@ std::string run_workers(Grid& grid, Tally& tally) {
     Tally mine;
     try {
       std::unique_ptr<judge::Judge> judge;
+      std::unique_ptr<Counter> counter;
       const Checks checks = grid.options.checks;
       if (checks != Checks::kOff) {
         judge = std::make_unique<judge::Judge>(grid, checks == Checks::kWarnings);
+      } else if (grid.options.counters) {
+        counter = std::make_unique<Counter>(grid);
       }
-      Worker worker(grid, grid.options.seed * 0x9e3779b97f4a7c15u + number, judge.get());
+      Monitor* monitor = judge != nullptr ? static_cast<Monitor*>(judge.get()) : counter.get();
+      Worker worker(grid, grid.options.seed * 0x9e3779b97f4a7c15u + number, monitor);
       worker.run();
       mine = worker.tally();
       if (judge != nullptr) mine.warnings = judge->warnings();
+      if (counter != nullptr) mine.roles = counter->roles();
     } catch (const std::exception& e) {
       grid.stop = true;
       message = e.what();
@@ -126,6 +132,10 @@ Result<Tally> run(const std::shared_ptr<const Kernel>& kernel, const LaunchConfi
     grid.cluster[i] = std::max(1u, config.cluster[i] != 0 ? config.cluster[i] : kernel->cluster[i]);
   }
   grid.dynamic_shared = config.dynamic_shared;
+  if (options.counters && options.checks != Checks::kOff) {
+    return invalid_argument("launch of " + kernel->name +
+                            ": counters and checks; allowed: one of them");
+  }
   const Status status = check_launch(*kernel, grid, params.size());
   if (!status.ok()) return status;
   grid.params.assign(params.begin(), params.end());

@@ -97,6 +97,7 @@ struct Site {
   uint32_t line = 0;  ///< Of the PTX text.
   uint32_t source_file = 0;
   uint32_t source_line = 0;
+  uint32_t function = 0;  ///< In Kernel::functions.
   std::string_view opcode;
 };
 
@@ -163,12 +164,20 @@ struct ModuleData {
 /// Offset of the first shared variable: address 0 stays invalid, and 1024 keeps alignments.
 constexpr uint32_t kSharedStart = 1024;
 
+/// A function of the source that is part of a kernel.
+struct SourceFunction {
+  std::string name;
+  uint32_t parent = 0;  ///< The one that calls it: lower than its own number.
+};
+
 struct Kernel {
   std::string name;
   std::string target;
   std::shared_ptr<const std::string> source;  ///< What the sites' opcodes point into.
   std::shared_ptr<const ModuleData> data;
-  std::vector<std::string> files;      ///< By the number that sites name.
+  std::vector<std::string> files;  ///< By the number that sites name.
+  /// The kernel itself, and, with line information, the functions written out in it.
+  std::vector<SourceFunction> functions;
   std::vector<std::string> externals;  ///< Functions that it calls and that the module lacks.
 
   std::vector<Inst> code;

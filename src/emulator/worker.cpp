@@ -44,6 +44,7 @@ void Tally::add(const Tally& other) {
   cpu_seconds += other.cpu_seconds;
   for (size_t i = 0; i < classes.size(); ++i) classes[i] += other.classes[i];
   for (const Report& r : other.warnings) add_report(warnings, r);
+  add_roles(roles, other.roles);
 }
 
 std::string place_of(const Warp& warp, uint32_t pc) {

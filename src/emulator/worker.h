@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "emulator/counters/role_counts.h"
 #include "emulator/judge/report.h"
 #include "emulator/machine.h"
 #include "emulator/residency.h"
@@ -21,6 +22,7 @@ struct Tally {
   uint64_t copied_bytes = 0;  ///< By bulk and tensor copies.
   double cpu_seconds = 0;     ///< Of the workers' threads.
   std::vector<Report> warnings;
+  std::vector<RoleCounts> roles;  ///< With RunOptions::counters.
 
   void add(const Tally& other);
 };

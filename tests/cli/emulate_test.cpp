@@ -275,6 +275,29 @@ TEST_F(EmulateCommand, ChecksForRaces) {
   EXPECT_EQ(run_program("emulate " + path("race.ptx") + rest + "some").code, 2);
 }
 
+TEST_F(EmulateCommand, CountsByRole) {
+  const std::string text =
+      ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n"
+      ".reg .b32 %r<4>;\nmov.u32 %r1, %tid.x;\nadd.u32 %r2, %r1, 1;\nbar.sync 0;\nret;\n}\n";
+  write_text("count.ptx", text);
+  const std::string run = "emulate " + path("count.ptx") + " --grid 4 --block 64 --counters";
+  const Outcome table = run_program(run);
+  EXPECT_EQ(table.code, 0) << table.text;
+  EXPECT_TRUE(table.says("warps 0 to 1")) << table.text;
+  EXPECT_TRUE(table.says("waits at barriers")) << table.text;
+  const Outcome json = run_program(run + " --json --tiles 16");
+  ASSERT_EQ(json.code, 0) << json.text;
+  const auto roles = nlohmann::json::parse(json.text)["roles"];
+  ASSERT_EQ(roles.size(), 1u);
+  EXPECT_EQ(roles[0]["warps"], nlohmann::json({0, 1}));
+  EXPECT_EQ(roles[0]["instructions"], 4.0 * 2 * 4 / 16);
+  EXPECT_EQ(roles[0]["waits"], 0.5);
+  EXPECT_EQ(roles[0]["classes"]["integer"], 0.5);
+  const Outcome both = run_program(run + " --checks errors");
+  EXPECT_EQ(both.code, 2);
+  EXPECT_TRUE(both.says("--counters: stands with --checks errors; allowed: off")) << both.text;
+}
+
 TEST_F(EmulateCommand, IsADeviceOfAttend) {
   const auto version = gpu::jit::nvrtc_version();
   if (!version.ok()) GTEST_SKIP() << version.status().message();

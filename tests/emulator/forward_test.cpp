@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu/emulator_settings.h"
 #include "support/case.h"
 #include "support/gpu_case.h"
 
@@ -52,6 +53,34 @@ class EmulatedForward : public testing::Test {
     EXPECT_EQ(c.lse.damage(), "") << c.name;
   }
 };
+
+/// Three warpgroups of 64 rows and four producers' warps; 160 keys are three tiles of 64.
+TEST_F(EmulatedForward, CountersOfTheKernel) {
+  Case c = test::ref64({.s_q = 192, .s_k = 160, .heads_q = 1, .d = 128}, DType::kBFloat16);
+  emulator::Tally tally;
+  gpu::EmulatorSettings settings;
+  settings.run.counters = true;
+  settings.tally = &tally;
+  {
+    const gpu::ThreadEmulatorSettings here(settings);
+    expect_right(c);
+  }
+  constexpr uint64_t kScores = uint64_t{192} * 192, kRow = 128 * 2;
+  ASSERT_GE(tally.roles.size(), 3u);
+  const emulator::RoleCounts& consumers = tally.roles[0];
+  EXPECT_EQ(consumers.name, "warps 0 to 11");
+  EXPECT_EQ(consumers.warps, 0xfffu);
+  EXPECT_EQ(consumers.counts.matrix_flops, 2 * 2 * kScores * 128);
+  // An exponential a score, and a few a row besides.
+  EXPECT_GE(consumers.counts.special, kScores);
+  EXPECT_LE(consumers.counts.special, kScores + 192 * 64);
+  uint64_t loaded = 0;
+  for (size_t i = 1; i < tally.roles.size(); ++i) {
+    loaded += tally.roles[i].counts.async_shared_written;
+    EXPECT_EQ(tally.roles[i].counts.matrix_flops, 0u);
+  }
+  EXPECT_EQ(loaded, (192 + 2 * 192) * kRow);
+}
 
 TEST_F(EmulatedForward, HeadDims) {
   for (const int64_t d : {64, 128, 256}) {

@@ -45,7 +45,9 @@ Ran run_module(const std::string& ptx, const std::string& entry,
     std::memcpy(params.data() + params.size() - 8, &data, 8);
   }
   RunOptions checked = options;
-  if (checked.checks == Checks::kOff && unjudged == 0) checked.checks = Checks::kWarnings;
+  if (checked.checks == Checks::kOff && unjudged == 0 && !options.counters) {
+    checked.checks = Checks::kWarnings;
+  }
   const auto tally = run(kernel, config, params, memory, checked);
   if (tally.ok()) {
     ran.tally = *tally;

@@ -56,6 +56,35 @@ void store_element(std::byte* at, Type type, const Operand& o,
   std::memcpy(at, &bits, ptx::size_of(type));
 }
 
+/// "_ZN3fa44sm907consumeI...": consume. What is not mangled so stays as it is.
+std::string source_name(std::string_view mangled) {
+  std::string_view rest = mangled, name;
+  if (rest.substr(0, 2) != "_Z") return std::string(mangled);
+  rest.remove_prefix(rest.substr(0, 3) == "_ZN" ? 3 : 2);
+  while (!rest.empty() && rest[0] >= '1' && rest[0] <= '9') {
+    size_t length = 0;
+    while (!rest.empty() && rest[0] >= '0' && rest[0] <= '9' && length < mangled.size()) {
+      length = 10 * length + static_cast<size_t>(rest[0] - '0');
+      rest.remove_prefix(1);
+    }
+    name = rest.substr(0, length);
+    rest.remove_prefix(name.size());
+  }
+  return std::string(name.empty() ? mangled : name);
+}
+
+std::vector<SourceFunction> functions_of(const ptx::Module& module, const ptx::Function& f) {
+  std::vector<SourceFunction> all;
+  for (const ptx::InlinedFunction& i : f.inlined) {
+    const auto text = module.strings.find(i.name_label);
+    const std::string_view name =
+        text != module.strings.end() ? std::string_view(text->second) : i.name_label;
+    all.push_back({source_name(name), i.parent});
+  }
+  all.front().name = source_name(f.name);
+  return all;
+}
+
 std::shared_ptr<ModuleData> make_data(const ptx::Module& module) {
   auto data = std::make_shared<ModuleData>();
   std::unordered_map<std::string_view, std::byte*> places;
@@ -98,6 +127,7 @@ std::shared_ptr<const Program> decode(const std::shared_ptr<const std::string>& 
     kernel->source = source;
     kernel->data = program->data;
     kernel->files = files;
+    kernel->functions = functions_of(module, f);
     Decoder(module, f, *kernel).run();
     program->kernels.push_back(std::move(kernel));
   }
@@ -237,8 +267,10 @@ void Decoder::emit(Handler handler, Class kind, uint8_t flags) {
     registers_.refs().push_back(r);
   }
   kernel_.code.push_back(inst);
-  kernel_.sites.push_back(
-      {statement_.line, statement_.source_file, statement_.source_line, source_->opcode});
+  // What a called function does is its caller's.
+  if (calls_.empty()) source_function_ = statement_.source_function;
+  kernel_.sites.push_back({statement_.line, statement_.source_file, statement_.source_line,
+                           source_function_, source_->opcode});
 }
 
 void Decoder::branch_to(const Operand& label) {

@@ -158,6 +158,7 @@ class Decoder {
   std::vector<Call> calls_;
   uint32_t local_top_ = 0;
   uint32_t carry_ = kNone;
+  uint32_t source_function_ = 0;
   std::unordered_map<std::string_view, Symbol> module_symbols_;  ///< Those used so far.
 
   const ptx::Instruction* source_ = nullptr;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -74,7 +75,14 @@ struct Statement {
   uint32_t line = 0;         ///< Of the PTX text.
   uint32_t source_file = 0;  ///< From .loc, 0 if there is none.
   uint32_t source_line = 0;
-  uint32_t index = 0;  ///< In the function's list of this kind; a label's in `labels`.
+  uint32_t source_function = 0;  ///< Index in the function's `inlined`.
+  uint32_t index = 0;            ///< In the function's list of this kind; a label's in `labels`.
+};
+
+/// A source function that the compiler has written out where it is called.
+struct InlinedFunction {
+  uint32_t parent = 0;          ///< Index of the one that calls it: lower than its own.
+  std::string_view name_label;  ///< Of its name in Module::strings.
 };
 
 struct Function {
@@ -95,6 +103,7 @@ struct Function {
   std::vector<BranchTable> tables;
   std::vector<RegisterDeclaration> registers;
   std::vector<Variable> variables;
+  std::vector<InlinedFunction> inlined{1};  ///< The first is the function itself.
 };
 
 struct SourceName {
@@ -107,6 +116,7 @@ struct Module {
   uint32_t version_minor = 0;
   std::string target;  ///< "sm_90a"
   std::vector<SourceName> files;
+  std::map<std::string_view, std::string> strings;  ///< Of .debug_str, by label.
   std::vector<Variable> variables;
   std::vector<Function> functions;
 };

@@ -3,6 +3,10 @@
 // ahead.
 #include "emulator/ptx/parser.h"
 
+#include <array>
+#include <map>
+#include <utility>
+
 #include "emulator/ptx/lexer.h"
 #include "emulator/ptx/operand_parser.h"
 
@@ -25,6 +29,8 @@ class Parser {
   }
 
  private:
+  using Position = std::array<uint32_t, 3>;  ///< File, line, column.
+
   // ---- module ----------------------------------------------------------------------------------
 
   void parse_directive() {
@@ -37,7 +43,7 @@ class Parser {
       return;
     }
     if (t.text == ".file") return parse_file();
-    if (t.text == ".section") return skip_section();
+    if (t.text == ".section") return parse_section();
     if (in_.accept(".pragma")) return skip_to_semicolon();
     if (in_.accept(".alias")) return skip_to_semicolon();
     bool is_extern = false;
@@ -82,10 +88,23 @@ class Parser {
     module_.files.push_back(file);
   }
 
-  void skip_section() {
+  /// Of debug information only .debug_str is of interest: labels, and bytes behind each.
+  void parse_section() {
     in_.take();
+    const bool has_strings = in_.peek().text == ".debug_str";
     while (!in_.is_end() && in_.peek().text != "{") in_.take();
-    while (!in_.is_end() && in_.peek().text != "}") in_.take();
+    std::string* text = nullptr;
+    while (!in_.is_end() && in_.peek().text != "}") {
+      const Token& t = in_.take();
+      if (!has_strings) continue;
+      if (in_.peek().text == ":") text = &module_.strings[t.text];
+      if (t.kind != TokenKind::kInteger || text == nullptr) continue;
+      if (t.bits != 0) {
+        *text += static_cast<char>(t.bits);
+      } else {
+        text = nullptr;
+      }
+    }
     in_.expect("}");
   }
 
@@ -264,13 +283,16 @@ class Parser {
   // ---- bodies ----------------------------------------------------------------------------------
 
   void add(Function& f, Statement::Kind kind, uint32_t line, size_t index) {
-    f.body.push_back({kind, line, source_file_, source_line_, static_cast<uint32_t>(index)});
+    f.body.push_back(
+        {kind, line, source_file_, source_line_, source_function_, static_cast<uint32_t>(index)});
   }
 
   void parse_body(Function& f) {
     const uint32_t first = in_.peek().line;
     in_.expect("{");
-    source_file_ = source_line_ = 0;
+    source_file_ = source_line_ = source_function_ = 0;
+    inlined_at_.clear();
+    inlined_.clear();
     size_t depth = 1;
     while (depth > 0) {
       const uint32_t line = in_.peek().line;
@@ -290,7 +312,7 @@ class Parser {
     const Token& t = in_.peek();
     const uint32_t line = t.line;
     if (in_.accept(";")) return;
-    if (t.text == ".loc") return parse_location();
+    if (t.text == ".loc") return parse_location(f);
     if (t.text == ".pragma") return skip_to_semicolon();
     if (t.text == ".reg") return parse_registers(f);
     if (find_space(t.text)) {
@@ -325,22 +347,42 @@ class Parser {
   }
 
   /// .loc file line column [, function_name label+offset, inlined_at file line column]
-  void parse_location() {
+  void parse_location(Function& f) {
     in_.take();
-    source_file_ = static_cast<uint32_t>(in_.integer());
-    source_line_ = static_cast<uint32_t>(in_.integer());
-    in_.integer();
+    const Position here = parse_position();
+    source_file_ = here[0];
+    source_line_ = here[1];
+    std::string_view name;
+    source_function_ = 0;
     while (in_.accept(",")) {
       const std::string_view what = in_.take().text;
       if (what == "function_name") {
-        in_.take();
+        name = in_.take().text;
         if (in_.accept("+")) in_.integer();
       } else if (what == "inlined_at") {
-        for (int i = 0; i < 3; ++i) in_.integer();
+        // The call stands at a position which some .loc before has told the function of.
+        const auto caller = inlined_at_.find(parse_position());
+        const uint32_t parent = caller != inlined_at_.end() ? caller->second : 0;
+        source_function_ = inlined(f, parent, name);
       } else {
         in_.fail("function_name or inlined_at is wanted");
       }
     }
+    inlined_at_[here] = source_function_;
+  }
+
+  Position parse_position() {
+    Position p{};
+    for (uint32_t& x : p) x = static_cast<uint32_t>(in_.integer());
+    return p;
+  }
+
+  /// The function of that name within another one.
+  uint32_t inlined(Function& f, uint32_t parent, std::string_view name) {
+    const auto next = static_cast<uint32_t>(f.inlined.size());
+    const auto [it, is_new] = inlined_.try_emplace({parent, name}, next);
+    if (is_new) f.inlined.push_back({parent, name});
+    return it->second;
   }
 
   void parse_registers(Function& f) {
@@ -383,6 +425,9 @@ class Parser {
   Module module_;
   uint32_t source_file_ = 0;
   uint32_t source_line_ = 0;
+  uint32_t source_function_ = 0;
+  std::map<Position, uint32_t> inlined_at_;  ///< The function that a position was last told of.
+  std::map<std::pair<uint32_t, std::string_view>, uint32_t> inlined_;  ///< By parent and name.
 };
 
 }  // namespace

@@ -43,26 +43,23 @@ HWY_INLINE hn::Vec<D> at_least(D, hn::Vec<D> low, hn::Vec<D> x) {
 #endif
 }
 
-/// 2^x for x <= 127 (1023 for double), exact where x is an integer. Results below the smallest
-/// normal number may be 0, and -inf gives 0; NaN and +inf give NaN.
-template <bool kApproximate, class D>
-HWY_INLINE hn::Vec<D> exp2(D d, hn::Vec<D> x) {
-  using T = hn::TFromD<D>;
-  constexpr bool kSingle = sizeof(T) == 4;
-  constexpr int kMantissa = kSingle ? 23 : 52;
-  constexpr int kBias = kSingle ? 127 : 1023;
-  // Adding 1.5 * 2^mantissa rounds x to an integer n and leaves n + bias in the lowest bits:
-  // shifted up, they are 2^n. The product with 2^n, unlike an addition to the exponent, keeps NaN a
-  // NaN.
-  const auto magic = hn::Set(d, T(1.5) * T(uint64_t{1} << kMantissa) + T(kBias));
-  // The lowest n has 0 in the exponent's place: 2^n becomes 0.
-  x = at_least(d, hn::Set(d, T(-kBias)), x);
+// Adding 1.5 * 2^mantissa rounds x to an integer n and leaves n + bias in the lowest bits: shifted
+// up, they are 2^n.
+template <class T>
+constexpr int kMantissaBits = sizeof(T) == 4 ? 23 : 52;
+template <class T>
+constexpr int kExponentBias = sizeof(T) == 4 ? 127 : 1023;
+template <class T>
+constexpr T kRoundToInteger = T(1.5) * T(uint64_t{1} << kMantissaBits<T>) + T(kExponentBias<T>);
+
+/// 2^(n + r) for |r| <= 1/2 and shifted = n + kRoundToInteger. The product with 2^n, unlike an
+/// addition to the exponent, keeps NaN a NaN.
+template <bool kApproximate, class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> exp2_of_parts(D d, hn::Vec<D> r, hn::Vec<D> shifted) {
   const hn::RebindToUnsigned<D> du;
-  const auto shifted = hn::Add(x, magic);
-  const auto r = hn::Sub(x, hn::Sub(shifted, magic));
-  const auto power = hn::BitCast(d, hn::ShiftLeft<kMantissa>(hn::BitCast(du, shifted)));
+  const auto power = hn::BitCast(d, hn::ShiftLeft<kMantissaBits<T>>(hn::BitCast(du, shifted)));
   hn::Vec<D> p;
-  if constexpr (!kSingle) {
+  if constexpr (sizeof(T) == 8) {
     p = exp2_polynomial(d, r, kExp2Degree11);
   } else if constexpr (kApproximate) {
     p = exp2_polynomial(d, r, kExp2Degree4);
@@ -70,6 +67,29 @@ HWY_INLINE hn::Vec<D> exp2(D d, hn::Vec<D> x) {
     p = exp2_polynomial(d, r, kExp2Degree6);
   }
   return hn::Mul(p, power);
+}
+
+/// 2^x for x <= 127 (1023 for double), exact where x is an integer. Results below the smallest
+/// normal number may be 0, and -inf gives 0; NaN and +inf give NaN.
+template <bool kApproximate, class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> exp2(D d, hn::Vec<D> x) {
+  const auto magic = hn::Set(d, kRoundToInteger<T>);
+  // The lowest n has 0 in the exponent's place: 2^n becomes 0.
+  x = at_least(d, hn::Set(d, T(-kExponentBias<T>)), x);
+  const auto shifted = hn::Add(x, magic);
+  const auto r = hn::Sub(x, hn::Sub(shifted, magic));
+  return exp2_of_parts<kApproximate>(d, r, shifted);
+}
+
+/// exp2(t * factor) with an instruction less, where low = -bias / factor is a number: `factor`
+/// must not be tiny.
+template <bool kApproximate, class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> exp2_of_product(D d, hn::Vec<D> t, hn::Vec<D> factor, hn::Vec<D> low) {
+  const auto magic = hn::Set(d, kRoundToInteger<T>);
+  t = at_least(d, low, t);
+  const auto shifted = hn::MulAdd(t, factor, magic);
+  const auto r = hn::MulSub(t, factor, hn::Sub(shifted, magic));
+  return exp2_of_parts<kApproximate>(d, r, shifted);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -121,24 +121,34 @@ template <bool kApproximate, class D, class T = hn::TFromD<D>>
 HWY_INLINE T exponentials(D d, T* HWY_RESTRICT s, Columns columns, T max, T to_log2) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto vmax = hn::Set(d, max), factor = hn::Set(d, to_log2);
+  const auto low = hn::Set(d, T(-kExponentBias<T>) / to_log2);
+  const auto exponential = [&](int64_t c) HWY_ATTR {
+    const auto t = hn::Sub(hn::Load(d, s + c), vmax);
+    const auto p = exp2_of_product<kApproximate>(d, t, factor, low);
+    hn::Store(p, d, s + c);
+    return p;
+  };
   auto sum0 = hn::Zero(d), sum1 = sum0;
   int64_t c = columns.begin;
   for (; c + 2 * lanes <= columns.end; c += 2 * lanes) {
-    const auto x0 = hn::Mul(hn::Sub(hn::Load(d, s + c), vmax), factor);
-    const auto x1 = hn::Mul(hn::Sub(hn::Load(d, s + c + lanes), vmax), factor);
-    const auto p0 = exp2<kApproximate>(d, x0), p1 = exp2<kApproximate>(d, x1);
-    hn::Store(p0, d, s + c);
-    hn::Store(p1, d, s + c + lanes);
-    sum0 = hn::Add(sum0, p0);
-    sum1 = hn::Add(sum1, p1);
+    sum0 = hn::Add(sum0, exponential(c));
+    sum1 = hn::Add(sum1, exponential(c + lanes));
   }
-  if (c < columns.end) {
-    const auto x = hn::Mul(hn::Sub(hn::Load(d, s + c), vmax), factor);
-    const auto p = exp2<kApproximate>(d, x);
-    hn::Store(p, d, s + c);
-    sum0 = hn::Add(sum0, p);
-  }
+  if (c < columns.end) sum0 = hn::Add(sum0, exponential(c));
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
+}
+
+/// The same for any to_log2 > 0: one so tiny that exp2_of_product() can't have it.
+template <bool kApproximate, class D, class T = hn::TFromD<D>>
+HWY_NOINLINE T exponentials_of_tiny(D d, T* s, Columns columns, T max, T to_log2) {
+  auto sum = hn::Zero(d);
+  for (int64_t c = columns.begin; c < columns.end; c += static_cast<int64_t>(hn::Lanes(d))) {
+    const auto t = hn::Sub(hn::Load(d, s + c), hn::Set(d, max));
+    const auto p = exp2<kApproximate>(d, hn::Mul(t, hn::Set(d, to_log2)));
+    hn::Store(p, d, s + c);
+    sum = hn::Add(sum, p);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
 /// Moves row r's state to a larger maximum.
@@ -164,6 +174,7 @@ HWY_NOINLINE void softmax_rows(const ScoreTile<T>& tile, const SoftmaxState<T>& 
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto to_log2 = static_cast<T>(tile.scale * kLog2E<double>);
   const T threshold = static_cast<T>(kRescaleThreshold) / to_log2;
+  const bool is_tiny = to_log2 < T(1e-30);
   // Two passes, so that no row waits for the reduction to its own maximum.
   for (int64_t r = 0; r < tile.rows; ++r) {
     T* s = tile.s + r * tile.s_stride;
@@ -184,7 +195,8 @@ HWY_NOINLINE void softmax_rows(const ScoreTile<T>& tile, const SoftmaxState<T>& 
     // With nothing but -inf so far, max is -inf: 0 in its place gives exp2(-inf) = 0, not NaN.
     const T base = state.max[r] == kMinusInfinity<T> ? T{0} : state.max[r];
     const Columns padded{round_down(visible.begin, lanes), round_up(visible.end, lanes)};
-    state.sum[r] += exponentials<kApproximate>(d, s, padded, base, to_log2);
+    state.sum[r] += is_tiny ? exponentials_of_tiny<kApproximate>(d, s, padded, base, to_log2)
+                            : exponentials<kApproximate>(d, s, padded, base, to_log2);
     clear_around(s, padded, tile.columns);
   }
 }

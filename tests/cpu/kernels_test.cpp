@@ -273,6 +273,28 @@ TYPED_TEST(CpuKernels, SoftmaxFollowsTheMaximumAndHidesTheRest) {
   });
 }
 
+/// However small or large the scale: a hidden key stays hidden, and what a score is worth is exact
+/// for the largest.
+TYPED_TEST(CpuKernels, SoftmaxOfAnyScale) {
+  using T = TypeParam;
+  this->on_each_target([&](const Kernels<T>& kernels) {
+    for (const double scale : {3e-37, 1e-31, 1e-29, 1e-3, 1e3, 1e29}) {
+      const auto unit = static_cast<T>(1 / scale);  // a natural logarithm's unit, in scores
+      Aligned<T> s(32, -this->kInfinity), max(1, -this->kInfinity), sum(1), out(16);
+      const double logs[] = {0, -1, -5.5, -20, -60};
+      for (int64_t c = 0; c < 5; ++c) s[7 * c % 32] = static_cast<T>(logs[c]) * unit;
+      s[31] = this->kNan;
+      const ScoreTile<T> tile{s.data(), 32, 1, {0, 31}, nullptr, scale};
+      kernels.softmax(tile, {max.data(), sum.data(), out.data(), 16, 16});
+      EXPECT_EQ(s[0], T{1});
+      for (int64_t c = 1; c < 5; ++c) {
+        EXPECT_NEAR(s[7 * c % 32] / std::exp(logs[c]), 1, 300 * this->kEpsilon) << scale;
+      }
+      for (const int64_t c : {1, 2, 6, 30}) EXPECT_EQ(s[c], T{0}) << scale;
+    }
+  });
+}
+
 TYPED_TEST(CpuKernels, SmallMovesOfTheMaximumRescaleNothing) {
   using T = TypeParam;
   this->on_each_target([&](const Kernels<T>& kernels) {
@@ -402,25 +424,10 @@ void check_decode(const Kernels<T>& kernels, const CacheBlock& block, const Host
   Aligned<T> q(all_rows * depth), s(all_rows * keys), out(all_rows * 80, T{1});
   std::copy_n(values.data(), all_rows * depth, q.data());
   kernels.arrange(block.first, rows, all_rows, depth, q.data(), depth, false);
-  DotRows<T> dot;
-  dot.q = q.data();
-  dot.q_stride = dot.depth = depth;
-  dot.rows = rows;
-  dot.k = block;
-  dot.s = s.data();
-  dot.s_stride = keys;
-  kernels.dot_rows(dot);
+  kernels.dot_rows({q.data(), depth, rows, depth, block, s.data(), keys});
   const T* p = values.data();
-  AddRows<T> add;
-  add.p = p;
-  add.p_stride = 2 * keys + 1;
-  add.p_step = 2;
-  add.rows = rows;
-  add.v = block;
-  add.cols = depth;
-  add.out = out.data();
-  add.out_stride = 80;
-  kernels.add_rows(add);
+  const int64_t p_stride = 2 * keys + 1, p_step = 2;
+  kernels.add_rows({p, p_stride, p_step, rows, depth, block, out.data(), 80});
   kernels.arrange(block.first, rows, all_rows, depth, out.data(), 80, true);
   for (int64_t r = 0; r < all_rows; ++r) {
     const int64_t head = r / rows;
@@ -437,7 +444,7 @@ void check_decode(const Kernels<T>& kernels, const CacheBlock& block, const Host
       double expected = 1, size = 1;
       for (int64_t j = 0; j < keys; ++j) {
         const double term =
-            static_cast<double>(p[r * add.p_stride + 2 * j]) * cache.get({j, head, c});
+            static_cast<double>(p[r * p_stride + p_step * j]) * cache.get({j, head, c});
         expected += term;
         size += std::abs(term);
       }

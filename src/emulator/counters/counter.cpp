@@ -15,9 +15,42 @@ struct RowOfOperation final : OpRecord {
 
 bool begins(std::string_view text, std::string_view with) { return text.rfind(with, 0) == 0; }
 
-std::string range_of(uint32_t first, uint32_t last) {
-  if (first == last) return "warp " + std::to_string(first);
-  return "warps " + std::to_string(first) + " to " + std::to_string(last);
+/// "warp 4", "warps 0 to 3", "warps 0, 2, 5".
+std::string name_of(uint64_t warps) {
+  const int first = std::countr_zero(warps), count = std::popcount(warps);
+  std::string name = (count == 1 ? "warp " : "warps ") + std::to_string(first);
+  if (count == 1) return name;
+  const uint64_t rest = warps >> first;
+  if ((rest & (rest + 1)) == 0) return name + " to " + std::to_string(first + count - 1);
+  for (uint64_t more = warps & (warps - 1); more != 0; more &= more - 1) {
+    name += ", " + std::to_string(std::countr_zero(more));
+  }
+  return name;
+}
+
+/// Functions that the same warps execute are one role, which has the name of the one that is nearly
+/// all of it, if there is one.
+std::vector<RoleCounts> merge(const std::vector<RoleCounts>& functions) {
+  std::vector<RoleCounts> roles = {functions[0]};  // the kernel
+  std::vector<uint64_t> most = {0};
+  for (size_t f = 1; f < functions.size(); ++f) {
+    const RoleCounts& one = functions[f];
+    const auto same = std::find_if(roles.begin() + 1, roles.end(),
+                                   [&](const RoleCounts& r) { return r.warps == one.warps; });
+    const auto i = static_cast<size_t>(same - roles.begin());
+    if (same == roles.end()) {
+      roles.push_back({one.name, one.warps, {}});
+      most.push_back(0);
+    }
+    roles[i].counts.add(one.counts);
+    if (one.counts.instructions <= most[i]) continue;
+    most[i] = one.counts.instructions;
+    roles[i].name = one.name;
+  }
+  for (size_t i = 1; i < roles.size(); ++i) {
+    if (10 * most[i] < 9 * roles[i].counts.instructions) roles[i].name = name_of(roles[i].warps);
+  }
+  return roles;
 }
 
 }  // namespace
@@ -162,9 +195,7 @@ std::vector<RoleCounts> Counter::by_function() const {
     role.warps |= warps[f];
     for (uint32_t w = 0; w < warps_; ++w) role.counts.add(rows_[f * warps_ + w]);
   }
-  std::vector<RoleCounts> merged;
-  add_roles(merged, roles);
-  return merged;
+  return merge(roles);
 }
 
 /// Whether two warps execute about the same instructions.
@@ -182,11 +213,12 @@ std::vector<RoleCounts> Counter::by_warp() const {
   for (uint32_t first = 0; first < warps_;) {
     uint32_t last = first;
     while (last + 1 < warps_ && alike(first, last + 1)) ++last;
-    RoleCounts role{range_of(first, last), 0, {}};
+    RoleCounts role;
     for (uint32_t w = first; w <= last; ++w) {
       role.warps |= uint64_t{1} << w;
       role.counts.add(rows_[w]);
     }
+    role.name = name_of(role.warps);
     roles.push_back(std::move(role));
     first = last + 1;
   }

@@ -15,8 +15,9 @@ class Counter final : public Monitor {
  public:
   explicit Counter(const Grid& grid);
 
-  /// What the warps did, by role: the outermost functions that not all warps execute. Without line
-  /// information: ranges of warps that execute about the same instructions.
+  /// What the warps did, by role: the outermost functions that not all warps execute, those of the
+  /// same warps together. Without line information: ranges of warps that execute about the same
+  /// instructions.
   std::vector<RoleCounts> roles() const;
 
   void cluster_begins(Cluster&) override {}

@@ -142,6 +142,30 @@ TEST_P(CounterOfRoles, NumberByNumber) {
 INSTANTIATE_TEST_SUITE_P(Timings, CounterOfRoles,
                          testing::Values(Timing::kEarliest, Timing::kRandom, Timing::kLatest));
 
+TEST(Counter, FunctionsOfTheSameWarpsAreOneRole) {
+  std::string text = kRoles;
+  const auto add = [&](const std::string& more) {
+    std::string changed = text;
+    changed.insert(
+        changed.find("  bra END;"),
+        "  .loc 1 22 3\n  .loc 1 70 1, function_name $name2, inlined_at 1 22 3\n" + more);
+    std::vector<std::vector<uint32_t>> buffers = {std::vector<uint32_t>(64, 1)};
+    const Ran ran =
+        run_module(changed, "k", buffers, {.blocks = {2, 1, 1}, .threads = {96, 1, 1}}, counted());
+    EXPECT_EQ(ran.error, "");
+    return ran.tally.roles;
+  };
+  // Two instructions are produce's, three the other function's.
+  const auto even = add("  mov.u32 a, 1;\n  add.u32 a, a, 1;\n");
+  ASSERT_EQ(even.size(), 3u);
+  EXPECT_EQ(even[1].name, "warp 0");
+  EXPECT_EQ(even[1].counts.instructions, 2u * 5);
+  EXPECT_EQ(even[2].name, "consume");
+  std::string many = "  mov.u32 a, 1;\n";
+  for (int i = 0; i < 16; ++i) many += "  add.u32 a, a, 1;\n";
+  EXPECT_EQ(add(many)[1].name, "helper");
+}
+
 TEST(Counter, WithoutLinesRolesAreRangesOfWarps) {
   std::vector<std::vector<uint32_t>> buffers = {std::vector<uint32_t>(1024)};
   const std::string body = R"(

@@ -31,7 +31,6 @@ void Clock::join(const Clock& o) {
   uint32_t* mine = epochs_.data();
   const uint32_t* theirs = o.epochs_.data();
   const size_t count = epochs_.size();
-#pragma GCC ivdep
   for (size_t i = 0; i < count; ++i) mine[i] = std::max(mine[i], theirs[i]);
   for (const auto& [who, known] : o.foreign_) foreign_[who].join(known);
 }

@@ -18,6 +18,16 @@ void put(Bits& b, uint32_t i, bool value) {
   b[i / 64] = value ? b[i / 64] | bit : b[i / 64] & ~bit;
 }
 
+/// What is defined on both ways. True if that is less than `into` was.
+bool meet(Bits& into, const Bits& from) {
+  bool less = false;
+  for (size_t w = 0; w < into.size(); ++w) {
+    less |= (into[w] & ~from[w]) != 0;
+    into[w] &= from[w];
+  }
+  return less;
+}
+
 /// Of memory that holds something from the start.
 bool loads_defined(const Inst& inst, std::string_view opcode) {
   return inst.kind == Class::kParam || opcode.find(".global") != std::string_view::npos ||
@@ -45,13 +55,7 @@ class Definite {
       for (size_t b = 0; b < blocks_.size(); ++b) {
         Bits now = entry[b];
         for (uint32_t pc = blocks_[b].begin; pc < blocks_[b].end; ++pc) step(pc, now);
-        for (const uint32_t next : blocks_[b].next) {
-          for (size_t w = 0; w < words_; ++w) {
-            const uint64_t less = entry[next][w] & now[w];
-            changed |= less != entry[next][w];
-            entry[next][w] = less;
-          }
-        }
+        for (const uint32_t next : blocks_[b].next) changed |= meet(entry[next], now);
       }
     }
     for (size_t b = 0; b < blocks_.size(); ++b) {

@@ -248,9 +248,9 @@ class Parser {
 
   void parse_triple(uint32_t (&out)[3]) {
     in_.take();
-    for (uint32_t i = 0; i < 3; ++i) out[i] = 1;
-    for (uint32_t i = 0; i < 3; ++i) {
-      out[i] = static_cast<uint32_t>(in_.integer());
+    for (uint32_t& x : out) x = 1;
+    for (uint32_t& x : out) {
+      x = static_cast<uint32_t>(in_.integer());
       if (!in_.accept(",")) return;
     }
   }

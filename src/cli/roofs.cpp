@@ -35,6 +35,7 @@ double time_together(int threads, const std::function<float(int)>& work) {
   std::barrier ready(threads, [&]() noexcept { start = Clock::now(); });
   std::vector<double> taken(static_cast<size_t>(threads));
   std::vector<std::thread> pool;
+  pool.reserve(static_cast<size_t>(threads));
   for (int t = 0; t < threads; ++t) {
     pool.emplace_back([&, t] {
       ready.arrive_and_wait();

@@ -28,6 +28,7 @@ struct ForwardConfig {
   bool dynamic;          ///< CTAs take the next tile when they are done, by a counter; else every
                          ///< gridDim.x-th one.
   bool q_registers;      ///< Q stays in registers: less shared memory traffic, more registers.
+  bool always_rescale;   ///< Takes the maximum of every tile and rescales O, to compare with.
   int polynomial_share;  ///< Sixteenths of the exponentials taken by the polynomial.
   ScoreConfig score;
 

@@ -278,8 +278,8 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
         const bool k_ready = shared.k_ring.peek(k_at);
         mask_scores<C>(p, scores, sequence, part, band, whole, n * C.tile_keys);
         begin_turn<C, kOrderSoftmax>(warpgroup);
-        softmax_step<Element, C.polynomial_share>(scores, p.scale, first, rows, probabilities,
-                                                  output);
+        softmax_step<Element, C.polynomial_share>(scores, p.scale, first || C.always_rescale, rows,
+                                                  probabilities, output);
         end_turn<C, kOrderSoftmax>(warpgroup);
         const bool last = --n < mine.begin;
         begin_turn<C, kOrderProducts>(warpgroup);

@@ -10,12 +10,14 @@
 
 #include "cli/command_line.h"
 #include "cli/terminal.h"
+#include "gpu/sm90_forward_config.h"
 
 namespace fa4::cli {
 namespace {
 
 struct Request {
   std::string filter, json;
+  std::vector<std::string> variants;
   std::string python = "python3";
   GpuEffort effort;
   bool gpu = true;
@@ -33,6 +35,8 @@ void add_flags(CommandLine& line, Request& r) {
   line.add("--peers", r.effort.peers,
            "Peers, of cudnn, fa2, fa3, fa4-py, flex, gemm (default: all that are there)")
       .commas();
+  line.add("--variant", r.variants,
+           "Each cell also with our kernel changed, such as tile_keys=96,stages=2");
   line.add("--seconds", r.effort.seconds, "Load in one turn (default: 0.3)").range(0.001, 60.0);
   line.add("--rounds", r.effort.rounds, "Turns of each (default: 3)").range(1, 1000);
   line.add("--quick", r.quick, "One short round: a look, not a measurement");
@@ -49,6 +53,24 @@ void choose_peers(const nlohmann::json& hello, std::vector<std::string>& wanted)
   std::erase_if(wanted, [&](const std::string& name) {
     return std::find(there.begin(), there.end(), name) == there.end();
   });
+}
+
+/// Each cell, then its variants; what vary() would refuse is a usage error.
+std::vector<GpuCell> with_variants(const std::vector<GpuCell>& cells,
+                                   const std::vector<std::string>& variants) {
+  for (const std::string& variant : variants) {
+    const auto config = gpu::sm90::vary({}, variant);
+    if (!config.ok()) throw UsageError("--" + config.status().message());
+  }
+  std::vector<GpuCell> all;
+  for (const GpuCell& cell : cells) {
+    all.push_back(cell);
+    for (const std::string& variant : variants) {
+      all.push_back(cell);
+      all.back().variant = variant;
+    }
+  }
+  return all;
 }
 
 std::string peers_text(const GpuBenchResult& result) {
@@ -78,7 +100,7 @@ void measure_cells(const gpu::Runtime& runtime, const std::vector<GpuCell>& cell
   ScriptProcess* peers = process ? &*process : nullptr;
   ProgressBar bar(static_cast<int64_t>(cells.size()) + 1);
   bar.show("compiling");
-  warm_up(cells, request.effort, peers);
+  warm_up(runtime, cells, request.effort, peers);
   bar.advance();
   for (const GpuCell& cell : cells) {
     bar.show(cell.name());
@@ -93,7 +115,8 @@ std::string GpuCell::name() const {
   std::string text = fmt::format("d{}", dim_qk);
   if (dim_v != dim_qk) text += fmt::format("x{}", dim_v);
   if (heads_q != heads_k) text += fmt::format("/g{}", heads_q / heads_k);
-  return text + fmt::format("/{}/s{}", causal ? "causal" : "full", seqlen);
+  text += fmt::format("/{}/s{}", causal ? "causal" : "full", seqlen);
+  return variant.empty() ? text : text + " " + variant;
 }
 
 double GpuCell::flops() const {
@@ -126,8 +149,8 @@ std::vector<GpuCell> gpu_grid(const std::string& filter) {
   for (const Heads& h : kHeads) {
     for (const bool causal : {false, true}) {
       for (int64_t seqlen = 512; seqlen <= 32768; seqlen *= 2) {
-        const GpuCell cell{DType::kBFloat16, 32768 / seqlen, seqlen,  h.heads_q,
-                           h.heads_k,        h.dim_qk,       h.dim_v, causal};
+        const GpuCell cell{DType::kBFloat16, 32768 / seqlen, seqlen, h.heads_q, h.heads_k,
+                           h.dim_qk,         h.dim_v,        causal, {}};
         if (std::regex_search(cell.name(), wanted)) cells.push_back(cell);
       }
     }
@@ -150,7 +173,7 @@ int gpu_bench_command(int argc, char** argv) {
     if (!line.given("--seconds")) request.effort.seconds = 0.05;
     if (!line.given("--rounds")) request.effort.rounds = 1;
   }
-  const std::vector<GpuCell> cells = gpu_grid(request.filter);
+  const std::vector<GpuCell> cells = with_variants(gpu_grid(request.filter), request.variants);
   if (request.list) {
     for (const GpuCell& cell : cells) fmt::print("{}\n", cell.name());
     return kExitOk;
@@ -165,7 +188,8 @@ int gpu_bench_command(int argc, char** argv) {
   result.rounds = request.effort.rounds;
   fmt::print("{}\n\n", paint(fmt::format("fa4 {} bench", version()), Style::kTitle));
   fmt::print("  GPU    {}\n", result.device);
-  result.host = measure_host_cost(runtime);
+  // What the host pays has nothing to do with a cell; it compiles every kernel.
+  if (request.host || request.filter.empty()) result.host = measure_host_cost(runtime);
   if (!request.host) measure_cells(runtime, cells, request, result);
   print_gpu_report(result);
   if (!request.json.empty()) {

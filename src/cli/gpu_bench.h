@@ -23,8 +23,10 @@ struct GpuCell {
   DType dtype = DType::kBFloat16;
   int64_t batch = 1, seqlen = 1, heads_q = 1, heads_k = 1, dim_qk = 64, dim_v = 64;
   bool causal = false;
+  std::string variant;  ///< Changes to our kernel, as gpu::sm90::vary() takes them; empty: none.
 
-  /// "d64/causal/s512", "d128/g4/full/s8192", "d192x128/full/s1024": what --filter sees.
+  /// "d64/causal/s512", "d128/g4/full/s8192", "d192x128/full/s1024": what --filter sees. A variant
+  /// follows.
   std::string name() const;
   /// 2 b h s^2 (d_qk + d_v), halved when causal.
   double flops() const;
@@ -93,7 +95,8 @@ struct GpuEffort {
 };
 
 /// Compiles every cell's kernel, ours and the peers', before anything is timed.
-void warm_up(const std::vector<GpuCell>& cells, const GpuEffort& effort, ScriptProcess* peers);
+void warm_up(const gpu::Runtime& runtime, const std::vector<GpuCell>& cells,
+             const GpuEffort& effort, ScriptProcess* peers);
 /// `peers` may be null.
 GpuMeasured measure(const gpu::Runtime& runtime, const GpuCell& cell, const GpuEffort& effort,
                     ScriptProcess* peers);

@@ -15,10 +15,9 @@ using Align = Table::Align;
 
 double median_of(std::vector<double> values) {
   if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
   const size_t middle = values.size() / 2;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(middle),
-                   values.end());
-  return values[middle];
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 std::string ratio_text(const GpuMeasured& m) {

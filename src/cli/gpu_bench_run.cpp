@@ -10,7 +10,9 @@
 
 #include "cli/gpu_bench.h"
 #include "cli/nvml.h"
+#include "core/problem.h"
 #include "gpu/jit/kernels.h"
+#include "gpu/sm90_forward.h"
 
 namespace fa4::cli {
 namespace {
@@ -72,8 +74,35 @@ AttentionOptions options_of(const GpuCell& cell) {
   return options;
 }
 
-Result<Plan> plan_of(const GpuCell& cell) {
-  return Plan::make(AttentionProblem::forward(shapes_of(cell), options_of(cell)), Device::cuda(0));
+/// Something of ours to time: the plan that a user gets, or a variant of its kernel.
+struct Candidate {
+  size_t workspace_bytes = 0;
+  std::function<Status(const AttentionTensors&, Workspace)> run;
+};
+
+Result<Candidate> variant_of(const gpu::Runtime& runtime, const AttentionProblem& spec,
+                             const std::string& changes) {
+  const auto problem = core::validate(spec);
+  if (!problem.ok()) return problem.status();
+  const auto config = gpu::sm90::vary(gpu::sm90::choose_forward(*problem), changes);
+  if (!config.ok()) return config.status();
+  auto made = gpu::sm90::Forward::make(runtime, *problem, *config);
+  if (!made.ok()) return made.status();
+  const auto forward = std::make_shared<gpu::sm90::Forward>(*std::move(made));
+  return Candidate{forward->workspace_bytes(),
+                   [forward, problem = *problem](const AttentionTensors& t, Workspace w) {
+                     return forward->run(problem, t, w.data, {});
+                   }};
+}
+
+Result<Candidate> candidate_of(const gpu::Runtime& runtime, const GpuCell& cell) {
+  const auto spec = AttentionProblem::forward(shapes_of(cell), options_of(cell));
+  if (!cell.variant.empty()) return variant_of(runtime, spec, cell.variant);
+  auto made = Plan::make(spec, Device::cuda(0));
+  if (!made.ok()) return made.status();
+  const auto plan = std::make_shared<Plan>(*std::move(made));
+  return Candidate{plan->workspace_bytes(),
+                   [plan](const AttentionTensors& t, Workspace w) { return plan->run(t, w); }};
 }
 
 int64_t elements_of(const Tensor& t) {
@@ -85,10 +114,10 @@ int64_t elements_of(const Tensor& t) {
 /// Ours, ready to run.
 class Ours {
  public:
-  Ours(const gpu::Runtime& runtime, const GpuCell& cell, Plan plan)
+  Ours(const gpu::Runtime& runtime, const GpuCell& cell, Candidate candidate)
       : runtime_(runtime),
         tensors_(shapes_of(cell)),
-        plan_(std::move(plan)),
+        candidate_(std::move(candidate)),
         begin_(runtime.make_event().value()),
         end_(runtime.make_event().value()) {
     uint64_t seed = std::hash<std::string>()(cell.name());
@@ -99,7 +128,7 @@ class Ours {
       t->data = buffers_.back()->data();
       if (t->dtype != DType::kFloat32) fill_normal(runtime, t->data, count, t->dtype, ++seed);
     }
-    workspace_.bytes = plan_.workspace_bytes();
+    workspace_.bytes = candidate_.workspace_bytes;
     buffers_.push_back(
         std::make_unique<DeviceBuffer>(runtime, std::max<size_t>(256, workspace_.bytes)));
     workspace_.data = buffers_.back()->data();
@@ -124,7 +153,7 @@ class Ours {
   double time(int runs, double expected) {
     const auto start = std::chrono::steady_clock::now();
     runtime_.record(begin_, {}).check();
-    for (int i = 0; i < runs; ++i) plan_.run(tensors_, workspace_).check();
+    for (int i = 0; i < runs; ++i) candidate_.run(tensors_, workspace_).check();
     runtime_.record(end_, {}).check();
     if (expected > 0) {
       std::this_thread::sleep_until(start + std::chrono::duration<double>(0.85 * expected));
@@ -135,7 +164,7 @@ class Ours {
 
   const gpu::Runtime& runtime_;
   AttentionTensors tensors_;
-  Plan plan_;
+  Candidate candidate_;
   gpu::Event begin_, end_;
   std::vector<std::unique_ptr<DeviceBuffer>> buffers_;
   Workspace workspace_;
@@ -176,8 +205,9 @@ bool peer_turn(ScriptProcess& peers, const std::string& name, double seconds, Gp
 
 }  // namespace
 
-void warm_up(const std::vector<GpuCell>& cells, const GpuEffort& effort, ScriptProcess* peers) {
-  for (const GpuCell& cell : cells) (void)plan_of(cell);
+void warm_up(const gpu::Runtime& runtime, const std::vector<GpuCell>& cells,
+             const GpuEffort& effort, ScriptProcess* peers) {
+  for (const GpuCell& cell : cells) (void)candidate_of(runtime, cell);
   // torch's libraries choose and build their kernels at a shape's first call; only FlexAttention
   // takes long enough for that to matter before the cell's own start.
   const bool flex = std::count(effort.peers.begin(), effort.peers.end(), "flex") != 0;
@@ -201,11 +231,11 @@ GpuMeasured measure(const gpu::Runtime& runtime, const GpuCell& cell, const GpuE
     }
   }
   std::unique_ptr<Ours> ours;
-  auto plan = plan_of(cell);
-  if (plan.ok()) {
-    ours = std::make_unique<Ours>(runtime, cell, *std::move(plan));
+  auto candidate = candidate_of(runtime, cell);
+  if (candidate.ok()) {
+    ours = std::make_unique<Ours>(runtime, cell, *std::move(candidate));
   } else {
-    m.problems[kOurs] = plan.status().message();
+    m.problems[kOurs] = candidate.status().message();
   }
   for (int round = 0; round < effort.rounds; ++round) {
     if (ours != nullptr) {

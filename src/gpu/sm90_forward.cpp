@@ -311,8 +311,13 @@ void set_band(const core::Problem& problem, ForwardParams& params) {
 }  // namespace
 
 Result<Forward> Forward::make(const Runtime& runtime, const core::Problem& problem) {
+  return make(runtime, problem, choose_forward(problem));
+}
+
+Result<Forward> Forward::make(const Runtime& runtime, const core::Problem& problem,
+                              const ForwardConfig& config) {
   Forward forward(runtime);
-  forward.config_ = choose_forward(problem);
+  forward.config_ = config;
   const auto load = [&](const KernelConfig& kernel) {
     return jit::load_kernel(runtime, kernel.program, kernel.entry, kernel.shared_bytes);
   };

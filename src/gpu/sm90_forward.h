@@ -17,6 +17,9 @@ namespace fa4::gpu::sm90 {
 class Forward {
  public:
   static Result<Forward> make(const Runtime& runtime, const core::Problem& problem);
+  /// With another configuration than choose_forward()'s, such as a variant of it.
+  static Result<Forward> make(const Runtime& runtime, const core::Problem& problem,
+                              const ForwardConfig& config);
 
   size_t workspace_bytes() const { return workspace_bytes_; }
   Status run(const core::Problem& problem, const AttentionTensors& tensors, void* workspace,

@@ -2,7 +2,10 @@
 #include "gpu/sm90_forward_config.h"
 
 #include <algorithm>
+#include <charconv>
+#include <functional>
 #include <limits>
+#include <map>
 
 namespace fa4::gpu::sm90 {
 namespace {
@@ -189,6 +192,43 @@ ForwardConfig choose_forward(const core::Problem& problem) {
                      static_cast<int>(problem.dim_v));
 }
 
+Result<ForwardConfig> vary(ForwardConfig config, std::string_view changes) {
+  int order = static_cast<int>(config.order);
+  const auto flag = [](bool& field) { return [&field](int value) { field = value != 0; }; };
+  const auto number = [](int& field) { return [&field](int value) { field = value; }; };
+  const std::map<std::string, std::function<void(int)>, std::less<>> fields = {
+      {"tile_keys", number(config.tile_keys)},
+      {"warpgroups", number(config.warpgroups)},
+      {"stages", number(config.stages)},
+      {"order", number(order)},
+      {"own_output", flag(config.own_output)},
+      {"dynamic", flag(config.dynamic)},
+      {"always_rescale", flag(config.always_rescale)},
+      {"q_registers", flag(config.q_registers)},
+      {"polynomial_share", number(config.polynomial_share)},
+  };
+  std::string known;
+  for (const auto& [name, set] : fields) known += (known.empty() ? "" : ", ") + name;
+  while (!changes.empty()) {
+    const std::string_view change = changes.substr(0, changes.find(','));
+    changes.remove_prefix(std::min(changes.size(), change.size() + 1));
+    const size_t equal = std::min(change.find('='), change.size());
+    const auto field = fields.find(change.substr(0, equal));
+    int value = 0;
+    const char* end = change.data() + change.size();
+    const auto [rest, error] =
+        std::from_chars(std::min(change.data() + equal + 1, end), end, value);
+    if (field == fields.end() || error != std::errc() || rest != end) {
+      return invalid_argument("variant: has \"" + std::string(change) +
+                              "\"; allowed: NAME=NUMBER with " + known);
+    }
+    field->second(value);
+  }
+  config.order = static_cast<Order>(order);
+  set_registers(config);
+  return config;
+}
+
 std::string unsupported_forward(const core::Problem& problem) {
   const AttentionProblem& spec = problem.spec;
   if (spec.pass != Pass::kForward) return "the backward";
@@ -265,8 +305,8 @@ KernelConfig forward_kernel(const ForwardConfig& c) {
       field("right", c.right) + field("varlen", c.varlen) + field("packed", c.packed) +
       field("own_output", c.own_output) + field("order", static_cast<int>(c.order)) +
       field("dynamic", c.dynamic) + field("q_registers", c.q_registers) +
-      field("polynomial_share", c.polynomial_share) + "    .score = {\n" +
-      field("softcap", c.score.softcap) + field("alibi", c.score.alibi) +
+      field("always_rescale", c.always_rescale) + field("polynomial_share", c.polynomial_share) +
+      "    .score = {\n" + field("softcap", c.score.softcap) + field("alibi", c.score.alibi) +
       field("mask", c.score.mask) + field("bias", static_cast<int>(c.score.bias)) +
       "    }};\n"
       "static_assert(sizeof(sm90::Shared<kConfig>) == " +

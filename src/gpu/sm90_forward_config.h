@@ -5,6 +5,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/problem.h"
@@ -53,6 +54,7 @@ struct ForwardConfig {
   Order order = Order::kNone;
   bool dynamic = false;
   bool q_registers = false;
+  bool always_rescale = false;
   int polynomial_share = 0;
   ScoreConfig score;
 
@@ -81,6 +83,9 @@ std::vector<ForwardConfig> all_forward_configs();
 
 /// The configuration for a problem that unsupported_forward() has nothing against.
 ForwardConfig choose_forward(const core::Problem& problem);
+
+/// `config` with changes such as "tile_keys=96,warpgroups=4": for tuning. Registers follow.
+Result<ForwardConfig> vary(ForwardConfig config, std::string_view changes);
 
 /// What stands in the way of running `problem` with this kernel; empty if nothing.
 std::string unsupported_forward(const core::Problem& problem);

@@ -10,6 +10,7 @@
 #include "cli/attend_request.h"
 #include "cli/check.h"
 #include "cli/commands.h"
+#include "cli/device_call.h"
 #include "cli/npy.h"
 #include "cli/terminal.h"
 
@@ -34,17 +35,14 @@ struct Outcome {
   std::vector<Written> written;
 };
 
-/// Workspace from an Array, which is aligned as Plan wants it.
-Array workspace_of(const Plan& plan) {
-  return {DType::kBool, {static_cast<int64_t>(plan.workspace_bytes())}};
-}
-
+/// The best of `repeats` runs, each to its end. Throws Error.
 template <class Run>
-double best_seconds(int repeats, const Run& run) {
+double best_seconds(int repeats, const PlanWorkspace& workspace, const Run& run) {
   double best = 0;
   for (int i = 0; i < repeats; ++i) {
     const Clock::time_point start = Clock::now();
     run().check();
+    workspace.wait().check();
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     best = i == 0 ? seconds : std::min(best, seconds);
   }
@@ -57,11 +55,14 @@ void run_forward(const AttendRequest& request, AttendArrays& arrays, Outcome& ou
       Plan::make(AttentionProblem::forward(arrays.tensors(device), request.options), device)
           .value();
   make_forward_outputs(arrays);
-  Array workspace = workspace_of(plan);
+  const PlanWorkspace workspace(plan, device);
   outcome.forward_plan = plan.describe();
-  outcome.forward_seconds = best_seconds(request.repeat, [&] {
-    return plan.run(arrays.tensors(device), {workspace.data(), workspace.bytes()});
-  });
+  const auto call = [&](const AttentionTensors& tensors, const AttentionGradients&) {
+    outcome.forward_seconds =
+        best_seconds(request.repeat, workspace, [&] { return plan.run(tensors, workspace.get()); });
+    return Status();
+  };
+  call_on(device, arrays, call).check();
   if (request.check) {
     outcome.checks = check_forward(arrays.tensors(Device::cpu()), request.options);
   }
@@ -76,12 +77,14 @@ void run_backward(const AttendRequest& request, AttendArrays& arrays, Outcome& o
                                             request.options),
                  device)
           .value();
-  Array workspace = workspace_of(plan);
+  const PlanWorkspace workspace(plan, device);
   outcome.backward_plan = plan.describe();
-  outcome.backward_seconds = best_seconds(request.repeat, [&] {
-    return plan.run(arrays.tensors(device), arrays.gradients(device),
-                    {workspace.data(), workspace.bytes()});
-  });
+  const auto call = [&](const AttentionTensors& tensors, const AttentionGradients& gradients) {
+    outcome.backward_seconds = best_seconds(
+        request.repeat, workspace, [&] { return plan.run(tensors, gradients, workspace.get()); });
+    return Status();
+  };
+  call_on(device, arrays, call).check();
   if (!request.check) return;
   const std::vector<Check> checks = check_backward(
       arrays.tensors(Device::cpu()), arrays.gradients(Device::cpu()), request.options);

@@ -65,7 +65,8 @@ void add_run_flags(CommandLine& line, AttendRequest& r) {
   line.add("--bf16", r.bfloat16, "Two-byte files (<u2, V2) hold bfloat16").group(group);
   line.add("--widen", r.widen, "Write 16-bit results as float32").group(group);
   line.add("--device", r.device,
-           "cpu, or emulator:sm_90a: GPU kernels run on the CPU,\nslowly (default: cpu)")
+           "cpu, cuda:N (the arrays are copied there and back), or\nemulator:sm_90a: GPU kernels "
+           "run on the CPU, slowly (default: cpu)")
       .group(group);
   line.add("--repeat", r.repeat, "Runs to time; the best is shown (default: 1)")
       .range(1, 1000000)
@@ -89,11 +90,9 @@ Device device_of(const AttendRequest& request) {
   }
   int index = 0;
   char rest = 0;
-  const bool is_gpu = std::sscanf(name.c_str(), "cuda:%d%c", &index, &rest) == 1 && index >= 0;
-  if (is_gpu || name == "cuda") {
-    throw std::runtime_error(fmt::format(
-        "device: is {}; supported: cpu, emulator:sm_90a (attend keeps its arrays in host memory)",
-        name));
+  if (name == "cuda") return Device::cuda(0);
+  if (std::sscanf(name.c_str(), "cuda:%d%c", &index, &rest) == 1 && index >= 0) {
+    return Device::cuda(index);
   }
   throw UsageError(
       fmt::format("--device: is '{}'; allowed: cpu, emulator:sm_90a, cuda or cuda:N", name));

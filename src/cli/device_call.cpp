@@ -3,8 +3,6 @@
 
 #include <vector>
 
-#include "gpu/runtime.h"
-
 namespace fa4::cli {
 namespace {
 
@@ -60,6 +58,26 @@ Status call_on(
     status = (*runtime)->copy_out(host.view().data, copy.data, host.bytes());
   }
   return status;
+}
+
+PlanWorkspace::PlanWorkspace(const Plan& plan, Device device) {
+  workspace_.bytes = plan.workspace_bytes();
+  if (device == Device::cpu()) {
+    // An Array is aligned as Plan wants it.
+    host_ = Array(DType::kBool, {static_cast<int64_t>(workspace_.bytes)});
+    workspace_.data = host_.data();
+    return;
+  }
+  runtime_ = gpu::runtime_of(device).value();
+  if (workspace_.bytes > 0) workspace_.data = runtime_->allocate(workspace_.bytes).value();
+}
+
+PlanWorkspace::~PlanWorkspace() {
+  if (runtime_ != nullptr && workspace_.data != nullptr) (void)runtime_->release(workspace_.data);
+}
+
+Status PlanWorkspace::wait() const {
+  return runtime_ == nullptr ? Status() : runtime_->synchronize({});
 }
 
 }  // namespace fa4::cli

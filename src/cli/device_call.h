@@ -2,9 +2,12 @@
 // A call on tensors that live in host memory, run on a GPU: copies there and back.
 #pragma once
 
+#include <fa4/plan.h>
+
 #include <functional>
 
 #include "cli/attend_tensors.h"
+#include "gpu/runtime.h"
 
 namespace fa4::cli {
 
@@ -13,5 +16,23 @@ namespace fa4::cli {
 Status call_on(
     Device device, const AttendArrays& arrays,
     const std::function<Status(const AttentionTensors&, const AttentionGradients&)>& call);
+
+/// A plan's workspace, on its device.
+class PlanWorkspace {
+ public:
+  /// Throws Error.
+  PlanWorkspace(const Plan& plan, Device device);
+  ~PlanWorkspace();
+  PlanWorkspace(const PlanWorkspace&) = delete;
+  PlanWorkspace& operator=(const PlanWorkspace&) = delete;
+  Workspace get() const { return workspace_; }
+  /// Waits for what runs with it on the default stream; on the CPU nothing does.
+  Status wait() const;
+
+ private:
+  const gpu::Runtime* runtime_ = nullptr;  ///< Null on the CPU.
+  Array host_;
+  Workspace workspace_;
+};
 
 }  // namespace fa4::cli

@@ -59,7 +59,7 @@ void choose_peers(const nlohmann::json& hello, std::vector<std::string>& wanted)
 std::vector<GpuCell> with_variants(const std::vector<GpuCell>& cells,
                                    const std::vector<std::string>& variants) {
   for (const std::string& variant : variants) {
-    const auto config = gpu::sm90::vary({}, variant);
+    const auto config = gpu::sm90::vary(gpu::sm90::all_forward_configs().front(), variant);
     if (!config.ok()) throw UsageError("--" + config.status().message());
   }
   std::vector<GpuCell> all;

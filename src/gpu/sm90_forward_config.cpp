@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <functional>
 #include <limits>
-#include <map>
 
 namespace fa4::gpu::sm90 {
 namespace {
@@ -193,38 +191,51 @@ ForwardConfig choose_forward(const core::Problem& problem) {
 }
 
 Result<ForwardConfig> vary(ForwardConfig config, std::string_view changes) {
-  int order = static_cast<int>(config.order);
-  const auto flag = [](bool& field) { return [&field](int value) { field = value != 0; }; };
-  const auto number = [](int& field) { return [&field](int value) { field = value; }; };
-  const std::map<std::string, std::function<void(int)>, std::less<>> fields = {
-      {"tile_keys", number(config.tile_keys)},
-      {"warpgroups", number(config.warpgroups)},
-      {"stages", number(config.stages)},
-      {"order", number(order)},
-      {"own_output", flag(config.own_output)},
-      {"dynamic", flag(config.dynamic)},
-      {"always_rescale", flag(config.always_rescale)},
-      {"q_registers", flag(config.q_registers)},
-      {"polynomial_share", number(config.polynomial_share)},
+  struct Field {
+    const char* name;
+    int value, least, most, step;
   };
-  std::string known;
-  for (const auto& [name, set] : fields) known += (known.empty() ? "" : ", ") + name;
+  Field fields[] = {
+      {"tile_keys", config.tile_keys, 16, 256, 16},
+      {"warpgroups", config.warpgroups, 1, 4, 1},
+      {"stages", config.stages, 1, 16, 1},
+      {"order", static_cast<int>(config.order), 0, 2, 1},
+      {"own_output", config.own_output, 0, 1, 1},
+      {"dynamic", config.dynamic, 0, 1, 1},
+      {"q_registers", config.q_registers, 0, 1, 1},
+      {"always_rescale", config.always_rescale, 0, 1, 1},
+      {"polynomial_share", config.polynomial_share, 0, 16, 1},
+  };
+  std::string allowed;
+  for (const Field& f : fields) {
+    allowed += std::string(allowed.empty() ? "" : ", ") + f.name + "=" + std::to_string(f.least) +
+               ".." + std::to_string(f.most);
+  }
   while (!changes.empty()) {
     const std::string_view change = changes.substr(0, changes.find(','));
     changes.remove_prefix(std::min(changes.size(), change.size() + 1));
     const size_t equal = std::min(change.find('='), change.size());
-    const auto field = fields.find(change.substr(0, equal));
+    const std::string_view digits = change.substr(std::min(equal + 1, change.size()));
     int value = 0;
-    const char* end = change.data() + change.size();
-    const auto [rest, error] =
-        std::from_chars(std::min(change.data() + equal + 1, end), end, value);
-    if (field == fields.end() || error != std::errc() || rest != end) {
-      return invalid_argument("variant: has \"" + std::string(change) +
-                              "\"; allowed: NAME=NUMBER with " + known);
+    const auto [rest, error] = std::from_chars(digits.begin(), digits.end(), value);
+    Field* field = std::find_if(std::begin(fields), std::end(fields),
+                                [&](const Field& f) { return change.substr(0, equal) == f.name; });
+    if (field == std::end(fields) || error != std::errc() || rest != digits.end() ||
+        value < field->least || value > field->most || value % field->step != 0) {
+      return invalid_argument("variant: has \"" + std::string(change) + "\"; allowed: " + allowed +
+                              "; tile_keys in steps of 16");
     }
-    field->second(value);
+    field->value = value;
   }
-  config.order = static_cast<Order>(order);
+  config.tile_keys = fields[0].value;
+  config.warpgroups = fields[1].value;
+  config.stages = fields[2].value;
+  config.order = static_cast<Order>(fields[3].value);
+  config.own_output = fields[4].value != 0;
+  config.dynamic = fields[5].value != 0;
+  config.q_registers = fields[6].value != 0;
+  config.always_rescale = fields[7].value != 0;
+  config.polynomial_share = fields[8].value;
   set_registers(config);
   return config;
 }

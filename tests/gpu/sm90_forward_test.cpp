@@ -58,6 +58,24 @@ TEST(Sm90Forward, SaysWhatItLacks) {
             std::string::npos);
 }
 
+TEST(Sm90Forward, VariantsChangeWhatTheyName) {
+  const ForwardConfig c = choose_forward(problem_of({.s_q = 3, .s_k = 5, .d = 64, .d_v = 64}));
+  EXPECT_EQ(vary(c, "").value(), c);
+  const ForwardConfig varied = vary(c, "tile_keys=96,warpgroups=2,polynomial_share=16").value();
+  EXPECT_EQ(varied.tile_keys, 96);
+  EXPECT_EQ(varied.warpgroups, 2);
+  EXPECT_EQ(varied.polynomial_share, 16);
+  EXPECT_EQ(varied.stages, c.stages);
+  EXPECT_GT(varied.consumer_registers, c.consumer_registers);  // fewer share them
+  for (const char* bad : {"tile_keys", "tile_keys=", "tile_keys=33", "tile_keys=-16", "stages=0",
+                          "warpgroups=5", "keys=16", "stages=2x", "stages=2;order=1", "=3", ","}) {
+    const auto result = vary(c, bad);
+    ASSERT_FALSE(result.ok()) << bad;
+    EXPECT_NE(result.status().message().find("variant: has \""), std::string::npos);
+    EXPECT_NE(result.status().message().find("stages=1..16"), std::string::npos);
+  }
+}
+
 TEST(Sm90Forward, KeysDependOnEverything) {
   const auto configs = all_forward_configs();
   const jit::Program a = forward_kernel(configs[0]).program, b = forward_kernel(configs[1]).program;

@@ -15,7 +15,7 @@ using Records = std::map<std::string, Record>;
 
 const Records& fixture() {
   static const Records records = [] {
-    std::ifstream file(std::string(FA4_SOURCE_DIR) + "/tests/emulator/probes/h200.txt");
+    std::ifstream file(FA4_SOURCE_DIR "/tests/emulator/probes/h200.txt");
     std::stringstream text;
     text << file.rdbuf();
     return parse_fixture(text.str()).value();

@@ -1,36 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cli/device_call.h"
 
-#include <vector>
+#include <deque>
 
 namespace fa4::cli {
 namespace {
 
-/// Device memory, released at the end.
-class Memory {
- public:
-  explicit Memory(const gpu::Runtime& runtime) : runtime_(runtime) {}
-  ~Memory() {
-    for (void* data : blocks_) (void)runtime_.release(data);
-  }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-
-  /// `host`'s bytes on the device. Throws Error.
-  Tensor copy(const Array& host, Device device) {
-    Tensor tensor = host.view();
-    tensor.device = device;
-    if (!host.present() || host.bytes() == 0) return tensor;
-    tensor.data = runtime_.allocate(host.bytes()).value();
-    blocks_.push_back(tensor.data);
-    runtime_.copy_in(tensor.data, host.data(), host.bytes()).check();
-    return tensor;
-  }
-
- private:
-  const gpu::Runtime& runtime_;
-  std::vector<void*> blocks_;
-};
+/// `host`'s bytes on the device; what is allocated goes into `memory`. Throws Error.
+Tensor copy_of(const Array& host, Device device, const gpu::Runtime& runtime,
+               std::deque<DeviceBuffer>& memory) {
+  Tensor tensor = host.view();
+  tensor.device = device;
+  if (!host.present() || host.bytes() == 0) return tensor;
+  tensor.data = memory.emplace_back(runtime, host.bytes()).data();
+  runtime.copy_in(tensor.data, host.data(), host.bytes()).check();
+  return tensor;
+}
 
 }  // namespace
 
@@ -40,11 +25,11 @@ Status call_on(
   if (device == Device::cpu()) return call(arrays.tensors(device), arrays.gradients(device));
   const auto runtime = gpu::runtime_of(device);
   if (!runtime.ok()) return runtime.status();
-  Memory memory(**runtime);
+  std::deque<DeviceBuffer> memory;
   AttentionTensors tensors;
   AttentionGradients gradients;
   for (const NamedTensor& named : named_tensors()) {
-    const Tensor copy = memory.copy(arrays.*named.array, device);
+    const Tensor copy = copy_of(arrays.*named.array, device, **runtime, memory);
     if (named.tensor != nullptr) tensors.*named.tensor = copy;
     if (named.gradient != nullptr) gradients.*named.gradient = copy;
   }
@@ -69,11 +54,9 @@ PlanWorkspace::PlanWorkspace(const Plan& plan, Device device) {
     return;
   }
   runtime_ = gpu::runtime_of(device).value();
-  if (workspace_.bytes > 0) workspace_.data = runtime_->allocate(workspace_.bytes).value();
-}
-
-PlanWorkspace::~PlanWorkspace() {
-  if (runtime_ != nullptr && workspace_.data != nullptr) (void)runtime_->release(workspace_.data);
+  if (workspace_.bytes == 0) return;
+  device_.emplace(*runtime_, workspace_.bytes);
+  workspace_.data = device_->data();
 }
 
 Status PlanWorkspace::wait() const {

@@ -5,9 +5,10 @@
 #include <fa4/plan.h>
 
 #include <functional>
+#include <optional>
 
 #include "cli/attend_tensors.h"
-#include "gpu/runtime.h"
+#include "cli/device_memory.h"
 
 namespace fa4::cli {
 
@@ -22,9 +23,6 @@ class PlanWorkspace {
  public:
   /// Throws Error.
   PlanWorkspace(const Plan& plan, Device device);
-  ~PlanWorkspace();
-  PlanWorkspace(const PlanWorkspace&) = delete;
-  PlanWorkspace& operator=(const PlanWorkspace&) = delete;
   Workspace get() const { return workspace_; }
   /// Waits for what runs with it on the default stream; on the CPU nothing does.
   Status wait() const;
@@ -32,6 +30,7 @@ class PlanWorkspace {
  private:
   const gpu::Runtime* runtime_ = nullptr;  ///< Null on the CPU.
   Array host_;
+  std::optional<DeviceBuffer> device_;
   Workspace workspace_;
 };
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/device_memory.h"
 #include "cli/script_process.h"
 #include "gpu/runtime.h"
 
@@ -104,21 +105,6 @@ HostCost measure_host_cost(const gpu::Runtime& runtime);
 
 void print_gpu_report(const GpuBenchResult& result);
 nlohmann::json to_json(const GpuBenchResult& result);
-
-/// Device memory, released at the end.
-class DeviceBuffer {
- public:
-  DeviceBuffer(const gpu::Runtime& runtime, size_t bytes)
-      : runtime_(runtime), data_(runtime.allocate(bytes).value()) {}
-  ~DeviceBuffer() { (void)runtime_.release(data_); }
-  DeviceBuffer(const DeviceBuffer&) = delete;
-  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
-  void* data() const { return data_; }
-
- private:
-  const gpu::Runtime& runtime_;
-  void* data_;
-};
 
 /// The command; bench_command() hands over to it at --gpu.
 int gpu_bench_command(int argc, char** argv);

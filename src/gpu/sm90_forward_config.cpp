@@ -242,7 +242,7 @@ Result<ForwardConfig> vary(ForwardConfig config, std::string_view changes) {
 
 std::string unsupported_forward(const core::Problem& problem) {
   const AttentionProblem& spec = problem.spec;
-  if (spec.pass != Pass::kForward) return "the backward";
+  if (spec.pass != Pass::kForward) return "backward";
   if (problem.dtype != DType::kBFloat16 && problem.dtype != DType::kFloat16) {
     return std::string(to_string(problem.dtype)) + " tensors, only bfloat16 and float16";
   }

@@ -11,16 +11,7 @@ namespace {
 /// Both operands are the data, of which all is written.
 const std::string kProduct = R"(
     mov.b64 DA, 0x0000001000080040;
-    mov.u32 b, 0;
-FILL:
-    shl.b32 c, b, 9;
-    add.u32 c, c, a;
-    st.shared.u32 [c], b;
-    add.u32 b, b, 1;
-    setp.lt.u32 q, b, 8;
-    @q bra FILL;
-    fence.proxy.async.shared::cta;
-    bar.sync 0;
+)" + kFill + R"(
     mov.f32 f0, 0f00000000;
     mov.f32 f1, f0;
     mov.f32 f2, f0;

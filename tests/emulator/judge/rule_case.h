@@ -26,6 +26,19 @@ inline std::ostream& operator<<(std::ostream& out, const RuleCase& c) { return o
 
 // ---- parts of bodies ---------------------------------------------------------------------------
 
+/// All of the data, 8 x 512 bytes, is written, and the asynchronous proxy may look.
+inline const std::string kFill = R"(
+    mov.u32 b, 0;
+FILL:
+    shl.b32 c, b, 9;
+    add.u32 c, c, a;
+    st.shared.u32 [c], b;
+    add.u32 b, b, 1;
+    setp.lt.u32 q, b, 8;
+    @q bra FILL;
+    fence.proxy.async.shared::cta;
+    bar.sync 0;
+)";
 /// Thread 0 makes the mbarrier, for one arrival.
 inline const std::string kBarrier = R"(
     @one mbarrier.init.shared::cta.b64 [bar], 1;

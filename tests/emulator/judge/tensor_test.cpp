@@ -10,16 +10,7 @@ namespace {
 /// tensor memory.
 const std::string kOperands = kBarrier + R"(
     mov.b64 DA, 0x0000401000080040;
-    mov.u32 b, 0;
-FILL:
-    shl.b32 c, b, 9;
-    add.u32 c, c, a;
-    st.shared.u32 [c], b;
-    add.u32 b, b, 1;
-    setp.lt.u32 q, b, 8;
-    @q bra FILL;
-    fence.proxy.async.shared::cta;
-    bar.sync 0;
+)" + kFill + R"(
     mov.u32 b, 0x08040490;
     setp.ne.u32 p, 0, 0;
 )" + kAllocated;

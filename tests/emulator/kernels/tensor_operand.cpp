@@ -163,7 +163,9 @@ std::vector<uint8_t> image_of(const Matrix& m, uint32_t first_row, const SharedL
   for (uint32_t row = 0; row < layout.rows; ++row) {
     for (uint32_t k = 0; k < layout.depth; ++k) {
       const uint32_t bits = encode(e, m.at(first_row + row, k));
-      std::memcpy(&bytes[layout.offset_of(row, k)], &bits, layout.size);
+      // .at(): a matrix narrower than its swizzle has places beyond its bytes.
+      std::memcpy(&bytes.at(layout.offset_of(row, k) + layout.size - 1) - (layout.size - 1), &bits,
+                  layout.size);
     }
   }
   return bytes;

@@ -12,10 +12,6 @@
 namespace fa4::cli {
 namespace {
 
-std::string threads_text(int threads) {
-  return threads == 1 ? "1 thread" : fmt::format("{} threads", threads);
-}
-
 double geometric_mean(const std::vector<double>& values) {
   double sum = 0;
   for (const double value : values) sum += std::log(value);
@@ -139,6 +135,10 @@ void add_decode_goals(const BenchResult& result, std::vector<Goal>& goals) {
 }
 
 }  // namespace
+
+std::string threads_text(int threads) {
+  return threads == 1 ? "1 thread" : fmt::format("{} threads", threads);
+}
 
 double rate_of(const Cell& cell, double seconds) {
   return 1e-9 * (cell.kind == Kind::kDecode ? cell.kv_bytes() : cell.flops()) / seconds;

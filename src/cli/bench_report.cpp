@@ -26,10 +26,6 @@ std::string ratio_cell(std::optional<double> ratio) {
 
 std::string pass_name(Pass pass) { return pass == Pass::kForward ? "forward" : "backward"; }
 
-std::string threads_text(int threads) {
-  return threads == 1 ? "1 thread" : fmt::format("{} threads", threads);
-}
-
 void print_heading(const std::string& text) { fmt::print("\n{}\n\n", paint(text, Style::kBold)); }
 
 void print_roofs(const BenchResult& result) {

@@ -47,6 +47,9 @@ std::vector<Group> groups_of(const BenchResult& result);
 /// The goals that the cells measured can answer.
 std::vector<Goal> goals_of(const BenchResult& result);
 
+/// "1 thread", "2 threads".
+std::string threads_text(int threads);
+
 /// A cell's rate: 10^9 flop (prefill) or bytes of k and v (decode) a second.
 double rate_of(const Cell& cell, double seconds);
 /// The roof of that rate, and what binds there.

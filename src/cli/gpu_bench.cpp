@@ -10,7 +10,7 @@
 
 #include "cli/command_line.h"
 #include "cli/terminal.h"
-#include "gpu/sm90_forward_config.h"
+#include "gpu/variant.h"
 
 namespace fa4::cli {
 namespace {
@@ -59,8 +59,8 @@ void choose_peers(const nlohmann::json& hello, std::vector<std::string>& wanted)
 std::vector<GpuCell> with_variants(const std::vector<GpuCell>& cells,
                                    const std::vector<std::string>& variants) {
   for (const std::string& variant : variants) {
-    const auto config = gpu::sm90::vary(gpu::sm90::all_forward_configs().front(), variant);
-    if (!config.ok()) throw UsageError("--" + config.status().message());
+    const Status status = gpu::Variant::check(variant);
+    if (!status.ok()) throw UsageError("--" + status.message());
   }
   std::vector<GpuCell> all;
   for (const GpuCell& cell : cells) {

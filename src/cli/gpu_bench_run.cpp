@@ -10,9 +10,8 @@
 
 #include "cli/gpu_bench.h"
 #include "cli/nvml.h"
-#include "core/problem.h"
 #include "gpu/jit/kernels.h"
-#include "gpu/sm90_forward.h"
+#include "gpu/variant.h"
 
 namespace fa4::cli {
 namespace {
@@ -80,24 +79,16 @@ struct Candidate {
   std::function<Status(const AttentionTensors&, Workspace)> run;
 };
 
-Result<Candidate> variant_of(const gpu::Runtime& runtime, const AttentionProblem& spec,
-                             const std::string& changes) {
-  const auto problem = core::validate(spec);
-  if (!problem.ok()) return problem.status();
-  const auto config = gpu::sm90::vary(gpu::sm90::choose_forward(*problem), changes);
-  if (!config.ok()) return config.status();
-  auto made = gpu::sm90::Forward::make(runtime, *problem, *config);
-  if (!made.ok()) return made.status();
-  const auto forward = std::make_shared<gpu::sm90::Forward>(*std::move(made));
-  return Candidate{forward->workspace_bytes(),
-                   [forward, problem = *problem](const AttentionTensors& t, Workspace w) {
-                     return forward->run(problem, t, w.data, {});
-                   }};
-}
-
 Result<Candidate> candidate_of(const gpu::Runtime& runtime, const GpuCell& cell) {
   const auto spec = AttentionProblem::forward(shapes_of(cell), options_of(cell));
-  if (!cell.variant.empty()) return variant_of(runtime, spec, cell.variant);
+  if (!cell.variant.empty()) {
+    auto made = gpu::Variant::make(runtime, spec, cell.variant);
+    if (!made.ok()) return made.status();
+    const auto variant = std::make_shared<gpu::Variant>(*std::move(made));
+    return Candidate{variant->workspace_bytes(), [variant](const AttentionTensors& t, Workspace w) {
+                       return variant->run(t, w.data, {});
+                     }};
+  }
   auto made = Plan::make(spec, Device::cuda(0));
   if (!made.ok()) return made.status();
   const auto plan = std::make_shared<Plan>(*std::move(made));

@@ -50,7 +50,7 @@ struct RunOptions {
   uint32_t multiprocessors = 132;                 ///< What %nsmid says.
   Checks checks = Checks::kOff;
   Sums sums = Sums::kQuick;  ///< Of mma.sync and wgmma.
-  bool counters = false;  ///< Tally::roles is wanted. Not together with checks.
+  bool counters = false;     ///< Tally::roles is wanted. Not together with checks.
 };
 
 /// Sets an option from text: seed, workers, resident (numbers), timing, schedule, checks,

@@ -180,7 +180,7 @@ LIBC = """
     memchr memcmp memcpy memmove memset strcmp strlen
     malloc free calloc realloc aligned_alloc posix_memalign
     getenv secure_getenv sched_getaffinity __sched_cpucount sysconf
-    exp exp2 exp2f expf log log2 log2f logf sinf cosf nextafter tanh tanhf ldexp ldexpf frexp sqrt sqrtf pow round lround
+    exp exp2 exp2f expf log log2 log2f logf sinf cosf nextafter tanh tanhf ilogb ilogbf ldexp ldexpf frexp sqrt sqrtf pow round lround
     nearbyint nearbyintf rint floor ceil fma fmaf fmod fmodf fmaxf fminf fmax fmin hypot
     clock_gettime strtol
     dlopen dlsym dlerror

@@ -59,6 +59,17 @@ void add_wheel_places(const std::string& root, std::vector<std::string>& names) 
   }
 }
 
+/// NVRTC looks for its built-in functions by name when it compiles first. Not every wheel's NVRTC
+/// looks beside itself; what is loaded already is found.
+void load_builtins_beside(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (!entry.path().filename().string().starts_with("libnvrtc-builtins.so")) continue;
+    DynamicLibrary builtins({entry.path().string()});
+  }
+}
+
 Nvrtc open_nvrtc() {
   Nvrtc nvrtc;
   DynamicLibrary library(nvrtc_places());
@@ -67,6 +78,7 @@ Nvrtc open_nvrtc() {
     return nvrtc;
   }
   nvrtc.path = library.path();
+  load_builtins_beside(nvrtc.path);
   NvrtcApi& api = nvrtc.api;
   library.find("nvrtcVersion", api.nvrtcVersion);
   library.find("nvrtcGetErrorString", api.nvrtcGetErrorString);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// fa4_emulator_speed [ROUNDS] [OFF|ON] [ROW]: warp-instructions a second of a core, without checks and
-// with all of them. CPU time, the best of the rounds, both in turn. With OFF or ON only one of
+// fa4_emulator_speed [ROUNDS] [OFF|ON] [ROW]: warp-instructions a second of a core, without checks
+// and with all of them. CPU time, the best of the rounds, both in turn. With OFF or ON only one of
 // them, for a profiler.
 #include <algorithm>
 #include <cstdio>

@@ -182,7 +182,7 @@ LIBC = """
     getenv secure_getenv sched_getaffinity __sched_cpucount sysconf
     exp exp2 exp2f expf log log2 log2f logf sinf cosf nextafter tanh tanhf ilogb ilogbf ldexp ldexpf frexp sqrt sqrtf pow round lround
     nearbyint nearbyintf rint floor ceil fma fmaf fmod fmodf fmaxf fminf fmax fmin hypot
-    clock_gettime strtol
+    clock_gettime strtol __isoc23_strtol
     dlopen dlsym dlerror
     mkostemp open write close fsync rename unlink access fstat flock dlinfo
     syscall __errno_location sched_yield

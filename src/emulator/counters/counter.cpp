@@ -13,8 +13,6 @@ struct RowOfOperation final : OpRecord {
   size_t row = 0;
 };
 
-bool begins(std::string_view text, std::string_view with) { return text.rfind(with, 0) == 0; }
-
 /// "warp 4", "warps 0 to 3", "warps 0, 2, 5".
 std::string name_of(uint64_t warps) {
   const int first = std::countr_zero(warps), count = std::popcount(warps);
@@ -65,13 +63,14 @@ Counter::Counter(const Grid& grid)
       blocked_(warps_) {
   for (size_t pc = 0; pc < kinds_.size(); ++pc) {
     const std::string_view opcode = kernel_.sites[pc].opcode;
-    kinds_[pc].fma = begins(opcode, "fma.");
-    kinds_[pc].barrier = begins(opcode, "mbarrier.");
+    kinds_[pc].fma = opcode.starts_with("fma.");
+    kinds_[pc].barrier = opcode.starts_with("mbarrier.");
     kinds_[pc].mbarrier =
-        begins(opcode, "mbarrier.try_wait") || begins(opcode, "mbarrier.test_wait");
-    kinds_[pc].waits = begins(opcode, "bar.sync") || begins(opcode, "bar.cta.sync") ||
-                       begins(opcode, "barrier.sync") || begins(opcode, "barrier.cta.sync") ||
-                       begins(opcode, "barrier.cluster.wait");
+        opcode.starts_with("mbarrier.try_wait") || opcode.starts_with("mbarrier.test_wait");
+    kinds_[pc].waits = opcode.starts_with("bar.sync") || opcode.starts_with("bar.cta.sync") ||
+                       opcode.starts_with("barrier.sync") ||
+                       opcode.starts_with("barrier.cta.sync") ||
+                       opcode.starts_with("barrier.cluster.wait");
   }
   quiet = nothing_.data();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cli/emulate_arguments.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
@@ -130,11 +130,11 @@ emulator::MapType map_type(DType dtype) {
 }
 
 emulator::Swizzle parse_swizzle(const std::string& text) {
-  constexpr const char* kNames[] = {"none", "32", "64", "128"};
+  constexpr const char* kNames[] = {"none", "32", "64", "128", "128/32", "128/32flip", "128/64"};
   for (size_t i = 0; i < std::size(kNames); ++i) {
     if (text == kNames[i]) return static_cast<emulator::Swizzle>(i);
   }
-  throw Wrong(fmt::format("swizzle '{}'; allowed: none, 32, 64, 128", text));
+  throw Wrong(fmt::format("swizzle '{}'; allowed: {}", text, fmt::join(kNames, ", ")));
 }
 
 void want_parts(const std::vector<std::string>& parts, size_t least, size_t most,

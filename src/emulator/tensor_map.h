@@ -31,7 +31,13 @@ enum class MapType : uint8_t {
 };
 uint32_t size_of(MapType type);
 
-enum class Swizzle : uint8_t { kOff = 0, k32, k64, k128 };
+/// By the driver's number. Within 128 bytes, pieces of 16, 32 or 64 bytes stay together.
+enum class Swizzle : uint8_t { kOff = 0, k32, k64, k128, k128Atom32, k128Atom32Flip, k128Atom64 };
+/// Bytes of a row of a box, at most.
+constexpr uint32_t row_span(Swizzle s) {
+  if (s == Swizzle::kOff) return 256 * 8;
+  return s < Swizzle::k128 ? 16u << static_cast<int>(s) : 128;
+}
 
 struct TensorMapSpec {
   uint64_t address = 0;
@@ -52,10 +58,14 @@ Result<TensorMapBytes> encode_tensor_map(const TensorMapSpec& spec);
 /// Throws Fault if the bytes describe nothing that the emulator knows.
 TensorMapSpec decode_tensor_map(std::span<const std::byte, 128> bytes);
 
-/// Address of a byte of a swizzled tile: 16-byte chunks change places by address bits 7 to 9.
+/// Address of a byte of a swizzled tile (PTX ISA 5.5.7): pieces change places by the number of the
+/// 128-byte line that they lie in. The flip exchanges the halves of 16 bytes in every other line.
 constexpr uint32_t swizzled(uint32_t address, Swizzle swizzle) {
-  constexpr uint32_t kMasks[] = {0, 1, 3, 7};
-  return address ^ ((address >> 7 & kMasks[static_cast<int>(swizzle)]) << 4);
+  constexpr uint32_t kMasks[] = {0, 1, 3, 7, 3, 3, 1}, kShifts[] = {4, 4, 4, 4, 5, 5, 6};
+  const auto i = static_cast<size_t>(swizzle);
+  const uint32_t line = address >> 7;
+  const uint32_t flip = swizzle == Swizzle::k128Atom32Flip ? (line & 1) << 3 : 0;
+  return address ^ ((line & kMasks[i]) << kShifts[i]) ^ flip;
 }
 
 }  // namespace fa4::emulator

@@ -12,7 +12,8 @@
 namespace fa4::emulator {
 namespace {
 
-constexpr uint32_t kChunk = 16;
+/// Bytes that no swizzle parts.
+constexpr uint32_t piece_of(Swizzle s) { return s == Swizzle::k128Atom32Flip ? 8 : 16; }
 constexpr uint64_t kMaxBoxBytes = 256 * 1024;
 /// Chunks change places within these many bytes.
 constexpr uint32_t kLine = 128;
@@ -207,8 +208,9 @@ void box_to_shared(Cluster& cluster, uint32_t address, const TensorMapSpec& map,
     std::memcpy(to, box.data(), bytes);
     return;
   }
-  for (uint32_t i = 0; i < bytes; i += kChunk) {
-    std::memcpy(to + (swizzled(address + i, map.swizzle) - address), box.data() + i, kChunk);
+  const uint32_t piece = piece_of(map.swizzle);
+  for (uint32_t i = 0; i < bytes; i += piece) {
+    std::memcpy(to + (swizzled(address + i, map.swizzle) - address), box.data() + i, piece);
   }
 }
 
@@ -218,8 +220,9 @@ std::vector<std::byte> box_from_shared(Cluster& cluster, uint32_t address,
   const std::byte* from =
       resolve_shared(cluster, address, touched(map, bytes), kLine, Access::kRead, Proxy::kAsync);
   std::vector<std::byte> box(bytes);
-  for (uint32_t i = 0; i < bytes; i += kChunk) {
-    std::memcpy(box.data() + i, from + (swizzled(address + i, map.swizzle) - address), kChunk);
+  const uint32_t piece = piece_of(map.swizzle);
+  for (uint32_t i = 0; i < bytes; i += piece) {
+    std::memcpy(box.data() + i, from + (swizzled(address + i, map.swizzle) - address), piece);
   }
   return box;
 }

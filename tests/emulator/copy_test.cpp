@@ -56,6 +56,42 @@ TEST(TensorMap, HasTheHardwaresFields) {
   EXPECT_EQ(back.swizzle, s.swizzle);
 }
 
+TEST(TensorMap, HasEverySwizzle) {
+  for (int i = 0; i <= static_cast<int>(Swizzle::k128Atom64); ++i) {
+    TensorMapSpec s;
+    s.box[0] = 16;
+    s.dims[0] = 16;
+    s.swizzle = static_cast<Swizzle>(i);
+    EXPECT_EQ(decode_tensor_map(encode_tensor_map(s).value()).swizzle, s.swizzle);
+  }
+}
+
+/// Maps of others may have fields that copies here cannot follow: the error says which.
+TEST(TensorMap, NamesTheFieldThatItCannotFollow) {
+  TensorMapSpec s;
+  s.box[0] = 16;
+  s.dims[0] = 16;
+  const TensorMapBytes good = encode_tensor_map(s).value();
+  const auto said = [&](uint32_t clear, uint32_t set) -> std::string {
+    TensorMapBytes bytes = good;
+    const uint32_t header = (word_of(bytes, 2) & ~clear) | set;
+    std::memcpy(bytes.data() + 8, &header, 4);
+    try {
+      decode_tensor_map(bytes);
+    } catch (const Fault& fault) {
+      return fault.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(said(0, 0), "");
+  EXPECT_EQ(said(0, 1u << 11), "tensor map: interleave is 16 bytes; allowed: none");
+  EXPECT_EQ(said(0, 2u << 11), "tensor map: interleave is 32 bytes; allowed: none");
+  EXPECT_NE(said(15u << 7, 7u << 7 | 1u << 16).find("element type is tf32"), std::string::npos);
+  EXPECT_NE(said(15u << 7, 14u << 7).find("element type is number 14"), std::string::npos);
+  EXPECT_NE(said(0, 7u << 4).find("rank is 8; allowed: 1 to 5"), std::string::npos);
+  EXPECT_NE(said(0, 1u << 19).find("swizzle atomicity is 1"), std::string::npos);
+}
+
 TEST(TensorMap, RefusesWhatTheDriverRefuses) {
   TensorMapSpec good;
   good.rank = 2;
@@ -186,9 +222,50 @@ TEST(TensorCopy, LoadsBoxesWithEverySwizzle) {
   }
 }
 
+/// The tables of PTX ISA 5.5.7: the 16-byte chunk that lies in each place of a 128-byte line.
+struct AtomCase {
+  Swizzle swizzle;
+  uint32_t lines;  ///< Then the pattern repeats.
+  uint32_t table[4][8];
+};
+constexpr AtomCase kAtoms[] = {
+    {Swizzle::k128Atom32,
+     4,
+     {{0, 1, 2, 3, 4, 5, 6, 7},
+      {2, 3, 0, 1, 6, 7, 4, 5},
+      {4, 5, 6, 7, 0, 1, 2, 3},
+      {6, 7, 4, 5, 2, 3, 0, 1}}},
+    {Swizzle::k128Atom32Flip,
+     4,
+     {{0, 1, 2, 3, 4, 5, 6, 7},
+      {2, 3, 0, 1, 6, 7, 4, 5},
+      {4, 5, 6, 7, 0, 1, 2, 3},
+      {6, 7, 4, 5, 2, 3, 0, 1}}},
+    {Swizzle::k128Atom64, 2, {{0, 1, 2, 3, 4, 5, 6, 7}, {4, 5, 6, 7, 0, 1, 2, 3}}},
+};
+
+TEST(TensorCopy, LoadsPiecesOf32And64Bytes) {
+  const Unjudged unjudged;
+  for (const AtomCase& c : kAtoms) {
+    Box box;
+    box.swizzle = c.swizzle;
+    box.columns = 32;
+    const auto tile = loaded(box, {.timing = Timing::kLatest});
+    for (uint32_t r = 0; r < box.rows; ++r) {
+      // In every other line the halves of 16 bytes change places.
+      const uint32_t flip = c.swizzle == Swizzle::k128Atom32Flip && r % 2 == 1 ? 2 : 0;
+      for (uint32_t i = 0; i < 32; ++i) {
+        const uint32_t chunk = c.table[r % c.lines][i / 4];
+        ASSERT_EQ(tile[r * 32 + i], element(r, chunk * 4 + (i % 4 ^ flip)))
+            << static_cast<int>(c.swizzle) << " row " << r << " word " << i;
+      }
+    }
+  }
+}
+
 TEST(TensorCopy, StoresAndAddsWhatIsInside) {
   for (const bool add : {false, true}) {
-    Box box{Swizzle::k32, 15, 6, 8, 8};  // both dimensions end outside
+    const Box box{Swizzle::k32, 15, 6, 8, 8};  // both dimensions end outside
     std::vector<std::vector<uint32_t>> buffers = {aligned_tensor(), std::vector<uint32_t>(64)};
     const TensorMapBytes map = map_of(buffers[0], box);
     auto* data = buffers[1].data();

@@ -44,10 +44,14 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuui
   if (!element_type(type, spec.type, tf32)) {
     return refuse("element type " + std::to_string(type) + " is not supported by the emulator");
   }
+  if (tf32) {
+    return refuse("element type " + std::to_string(type) +
+                  " (tf32) is not supported by the emulator: how copies round is not documented");
+  }
   if (interleave != CU_TENSOR_MAP_INTERLEAVE_NONE) {
     return refuse("interleaved layouts are not supported by the emulator");
   }
-  if (swizzle > CU_TENSOR_MAP_SWIZZLE_128B) {
+  if (swizzle > CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B) {
     return refuse("swizzle " + std::to_string(swizzle) + " is not supported by the emulator");
   }
   if (rank < 1 || rank > 5) return refuse("rank is " + std::to_string(rank) + "; allowed: 1 to 5");
@@ -67,8 +71,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuui
   uint64_t word = 0;
   std::memcpy(map, bytes->data(), bytes->size());
   std::memcpy(&word, bytes->data() + 8, sizeof word);
-  word = (word & ~(uint64_t{3} << 17)) | static_cast<uint64_t>(promotion) << 17 |
-         static_cast<uint64_t>(tf32) << 16;
+  word = (word & ~(uint64_t{3} << 17)) | static_cast<uint64_t>(promotion) << 17;
   map->opaque[1] = word;
   return CUDA_SUCCESS;
 }

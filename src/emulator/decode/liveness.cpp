@@ -116,6 +116,30 @@ class Liveness {
     }
   }
 
+  /// Whether anything new came to `to`.
+  static bool merge(Bits& to, const Bits& from) {
+    bool changed = false;
+    for (size_t w = 0; w < to.size(); ++w) {
+      const uint64_t more = to[w] | from[w];
+      changed |= more != to[w];
+      to[w] = more;
+    }
+    return changed;
+  }
+
+  /// From what is in flight before the instruction to what is behind it.
+  void fly(uint32_t pc, Bits& flying) {
+    const Inst& inst = kernel_.code[pc];
+    if ((inst.flags & kAsyncWait) != 0) {
+      merge(waits_.try_emplace(pc, Bits(words_)).first->second, flying);
+      if (inst.imm == 0) std::fill(flying.begin(), flying.end(), 0);
+    }
+    if ((inst.flags & kAsyncResult) == 0) return;
+    for (const RegisterRef& r : by_pc_[pc]) {
+      if (r.is_write) set(flying, r.reg);
+    }
+  }
+
   /// Registers that may still be written by operations in flight, at each kAsyncWait.
   void find_in_flight() {
     std::vector<Bits> entry(blocks_.size(), Bits(words_));
@@ -123,25 +147,8 @@ class Liveness {
       changed = false;
       for (size_t b = 0; b < blocks_.size(); ++b) {
         Bits flying = entry[b];
-        for (uint32_t pc = blocks_[b].begin; pc < blocks_[b].end; ++pc) {
-          const uint8_t flags = kernel_.code[pc].flags;
-          if ((flags & kAsyncWait) != 0) {
-            Bits& at = waits_.try_emplace(pc, Bits(words_)).first->second;
-            for (size_t w = 0; w < words_; ++w) at[w] |= flying[w];
-            if (kernel_.code[pc].imm == 0) std::fill(flying.begin(), flying.end(), 0);
-          }
-          if ((flags & kAsyncResult) == 0) continue;
-          for (const RegisterRef& r : by_pc_[pc]) {
-            if (r.is_write) set(flying, r.reg);
-          }
-        }
-        for (const uint32_t n : blocks_[b].next) {
-          for (size_t w = 0; w < words_; ++w) {
-            const uint64_t more = entry[n][w] | flying[w];
-            changed |= more != entry[n][w];
-            entry[n][w] = more;
-          }
-        }
+        for (uint32_t pc = blocks_[b].begin; pc < blocks_[b].end; ++pc) fly(pc, flying);
+        for (const uint32_t n : blocks_[b].next) changed |= merge(entry[n], flying);
       }
     }
   }

@@ -8,6 +8,13 @@
 #include "emulator/machine.h"
 #include "hwy/highway.h"
 
+/// Before a loop over lanes: they do not depend on each other.
+#ifdef __clang__
+#define FA4_LANES_APART _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define FA4_LANES_APART _Pragma("GCC ivdep")
+#endif
+
 #if defined(FA4_EMULATOR_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FA4_EMULATOR_LANES_INL_H_
 #undef FA4_EMULATOR_LANES_INL_H_
@@ -45,11 +52,11 @@ HWY_INLINE Word<T> to_word(T x) {
 template <class D, class F>
 HWY_INLINE void for_lanes(D* d, uint32_t mask, F f) {
   if (HWY_LIKELY(mask == kAllLanes)) {
-#pragma GCC ivdep
+    FA4_LANES_APART
     for (uint32_t lane = 0; lane < kLanes; ++lane) d[lane] = f(lane);
     return;
   }
-#pragma GCC ivdep
+  FA4_LANES_APART
   for (uint32_t lane = 0; lane < kLanes; ++lane) {
     const D x = f(lane);
     d[lane] = (mask >> lane & 1) != 0 ? x : d[lane];

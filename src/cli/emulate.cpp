@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -23,7 +25,7 @@ struct Request {
   int64_t shared = 0;
   std::vector<std::string> arguments;
   emulator::RunOptions run;
-  std::string timing = "random", schedule = "random", checks = "errors";
+  std::string timing = "random", schedule = "random", checks = "errors", forgive;
   int workers = 1, resident = 2, runs = 1;
   double max_instructions = 1e12, tiles = 1;
   bool list = false, json = false;
@@ -84,6 +86,10 @@ void add_run_flags(CommandLine& line, Request& r) {
            "(default: errors)")
       .check(checker_of("checks"))
       .group(group);
+  line.add("--forgive", r.forgive, "Rules, with + between, that end no run when they are broken")
+      .type("RULES")
+      .check(checker_of("forgive"))
+      .group(group);
   line.add("--workers", r.workers, "Host threads; only one replays a seed (default: 1)")
       .range(1, 1024)
       .group(group);
@@ -126,14 +132,19 @@ void resolve(Request& r) {
   set_option(r.run, "timing", r.timing);
   set_option(r.run, "schedule", r.schedule);
   set_option(r.run, "checks", r.checks);
+  set_option(r.run, "forgive", r.forgive);
   r.run.workers = static_cast<uint32_t>(r.workers);
   r.run.resident_clusters = static_cast<uint32_t>(r.resident);
+  r.run.print = [to = r.json ? stderr : stdout](std::string_view text) {
+    std::fwrite(text.data(), 1, text.size(), to);
+  };
   r.run.max_instructions = static_cast<uint64_t>(r.max_instructions);
 }
 
 std::shared_ptr<const emulator::Program> load(const Request& r) {
   std::ifstream file(r.file, std::ios::binary);
-  if (!file) throw std::runtime_error(r.file + ": cannot be read");
+  if (!file || std::filesystem::is_directory(r.file))
+    throw std::runtime_error(r.file + ": cannot be read");
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   auto program = emulator::load(std::move(text));
   if (!program.ok()) throw std::runtime_error(r.file + ": " + program.status().message());

@@ -28,13 +28,33 @@ uint64_t resident_bytes(const Kernel& kernel, const Grid& grid) {
   return std::min(at_a_time, grid.clusters) * grid.cluster_ctas() * cta;
 }
 
+/// A dimension of the grid or of a block: what is wrong with it; empty if nothing is.
+std::string wrong_extent(const char* what, size_t dimension, uint32_t extent, uint32_t most) {
+  if (extent > 0 && extent <= most) return {};
+  return std::string(what) + " dimension " + std::to_string(dimension) + " is " +
+         std::to_string(extent) + "; allowed: 1 to " + std::to_string(most);
+}
+
+/// "8, 8, 4".
+std::string sizes_of(const std::vector<Kernel::Param>& params) {
+  std::string text;
+  for (const Kernel::Param& p : params)
+    text += (text.empty() ? "" : ", ") + std::to_string(p.bytes);
+  return text;
+}
+
 Status check_launch(const Kernel& kernel, const Grid& grid, size_t param_bytes) {
+  constexpr std::array<uint32_t, 3> kMostBlocks = {0x7fffffff, 65535, 65535};
+  constexpr std::array<uint32_t, 3> kMostThreads = {kMaxThreads, kMaxThreads, 64};
   const auto wrong = [&](const std::string& what) {
     return invalid_argument("launch of " + kernel.name + ": " + what);
   };
   uint64_t threads = 1, ctas = 1, blocks = 1;
   for (size_t i = 0; i < 3; ++i) {
-    if (grid.threads[i] == 0 || grid.blocks[i] == 0) return wrong("a dimension is 0");
+    for (const std::string& text : {wrong_extent("grid", i, grid.blocks[i], kMostBlocks[i]),
+                                    wrong_extent("block", i, grid.threads[i], kMostThreads[i])}) {
+      if (!text.empty()) return wrong(text);
+    }
     threads *= std::min(grid.threads[i], kMaxThreads + 1);
     ctas *= std::min(grid.cluster[i], kMaxClusterCtas + 1);
     blocks = std::min(blocks * grid.blocks[i], uint64_t{1} << 62);
@@ -59,7 +79,8 @@ Status check_launch(const Kernel& kernel, const Grid& grid, size_t param_bytes) 
   }
   if (param_bytes != kernel.param_bytes) {
     return wrong("parameters are " + std::to_string(param_bytes) +
-                 " bytes; allowed: " + std::to_string(kernel.param_bytes));
+                 " bytes; allowed: " + std::to_string(kernel.param_bytes) +
+                 (kernel.params.empty() ? "" : " (" + sizes_of(kernel.params) + ")"));
   }
   return {};
 }

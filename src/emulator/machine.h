@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <random>
 #include <stdexcept>
@@ -229,6 +230,7 @@ struct Grid {
   uint64_t clusters = 1;
   std::atomic<uint64_t> next_cluster{0};
   std::atomic<bool> stop{false};
+  std::mutex print_mutex;
 
   uint32_t block_threads() const { return threads[0] * threads[1] * threads[2]; }
   uint32_t block_warps() const { return (block_threads() + kLanes - 1) / kLanes; }

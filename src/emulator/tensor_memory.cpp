@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "emulator/machine.h"
+#include "emulator/worker.h"
 
 namespace fa4::emulator {
 namespace {
@@ -71,8 +72,10 @@ void TensorMemory::allocate(uint32_t first, uint32_t columns) {
 void TensorMemory::release(uint32_t first) {
   const auto at = std::find_if(allocations.begin(), allocations.end(),
                                [&](const TensorAllocation& a) { return a.column == first; });
-  std::fill_n(column(first), size_t{at->columns} * kTensorLanes, kPoison);
-  std::fill_n(written.begin() + first, at->columns, LaneSet{});
+  if (!forgiving) {
+    std::fill_n(column(first), size_t{at->columns} * kTensorLanes, kPoison);
+    std::fill_n(written.begin() + first, at->columns, LaneSet{});
+  }
   allocations.erase(at);
 }
 
@@ -95,7 +98,7 @@ std::string TensorMemory::describe_allocations() const {
 }
 
 void TensorMemory::check(uint32_t first, uint32_t count, const char* what) const {
-  if (first + count <= kTensorColumns && is_allocated(first, count)) return;
+  if (first + count <= kTensorColumns && (forgiving || is_allocated(first, count))) return;
   throw Fault(Rule::kTensorUnallocated,
               std::string(what) + ": tensor memory columns " + columns_of(first, count) +
                   " are not allocated; allocated is " + describe_allocations());
@@ -104,6 +107,7 @@ void TensorMemory::check(uint32_t first, uint32_t count, const char* what) const
 TensorMemory& tensor_memory(Cta& cta) {
   if (cta.tensor == nullptr) {
     cta.tensor = {new TensorMemory, [](TensorMemory* t) { delete t; }};
+    cta.tensor->forgiving = cta.cluster->worker->grid().options.forgives(Rule::kTensorUnallocated);
     cta.tensor->pending_stores.resize(cta.warps.size());
     cta.tensor->pending_loads.resize(cta.warps.size());
   }

@@ -71,6 +71,8 @@ struct TensorMemory {
   uint32_t last_columns = kTensorColumns;  ///< Of the last allocation: later ones are no larger.
   uint32_t group = 0;                      ///< cta_group of the instructions so far; 0: none.
   bool relinquished = false;
+  bool forgiving =
+      false;  ///< Columns may be used once they are given back: they keep their values.
   std::vector<uint32_t> pending_stores;                 ///< tcgen05.st in flight, by warp.
   std::vector<std::vector<TensorLoad*>> pending_loads;  ///< tcgen05.ld, by warp.
 

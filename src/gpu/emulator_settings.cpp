@@ -42,7 +42,7 @@ Result<EmulatorSettings> emulator_settings() {
           "FA4_EMULATOR: has " + std::string(entry) +
           "; allowed: seed=N, timing=earliest|random|latest, schedule=random|priority, workers=N, "
           "resident=N, multiprocessors=N, checks=off|errors|warnings, late_loads=on|off, "
-          "sums=quick|hopper");
+          "late_stores=on|off, sums=quick|hopper, forgive=RULE+RULE");
     }
   }
   return s;

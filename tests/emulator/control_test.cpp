@@ -208,7 +208,7 @@ FINE:
       ld.param.b32 o, [r]; }
   )",
                                 externs);
-  EXPECT_EQ(printed[5], 0u);
+  EXPECT_EQ(printed[5], 0xffffffffu);  // no format
 }
 
 // ---- brx.idx (9.7.12.4) -------------------------------------------------------------------------

@@ -25,6 +25,10 @@ TEST(EmulatorOptions, FromText) {
   EXPECT_EQ(o.checks, Checks::kWarnings);
   EXPECT_TRUE(set_option(o, "late_loads", "off"));
   EXPECT_FALSE(o.late_loads);
+  EXPECT_TRUE(set_option(o, "forgive", "proxy-fence+tensor-unallocated"));
+  EXPECT_TRUE(o.forgives(Rule::kProxyFence));
+  EXPECT_TRUE(o.forgives(Rule::kTensorUnallocated));
+  EXPECT_FALSE(o.forgives(Rule::kSharedRace));
 }
 
 TEST(EmulatorOptions, WhatIsWrongChangesNothing) {
@@ -39,18 +43,22 @@ TEST(EmulatorOptions, WhatIsWrongChangesNothing) {
                                     {"workers", "4294967296"},
                                     {"timing", "priority"},
                                     {"timing", ""},
+                                    {"forgive", "race"},
+                                    {"forgive", "proxy-fence+deadlock"},
                                     {"depth", "1"}}) {
     EXPECT_FALSE(set_option(o, name, value)) << name << "=" << value;
   }
   EXPECT_EQ(o.seed, 7u);
   EXPECT_EQ(o.workers, 2u);
   EXPECT_EQ(o.timing, Timing::kRandom);
+  EXPECT_EQ(o.forgiven, 0u);
 }
 
 TEST(EmulatorOptions, WordsAreNamed) {
   EXPECT_EQ(words_of("timing"), "earliest, random, latest");
   EXPECT_EQ(words_of("checks"), "off, errors, warnings");
   EXPECT_EQ(words_of("seed"), "");
+  EXPECT_EQ(words_of("forgive").substr(0, 37), "register-undefined, shared-undefined,");
 }
 
 }  // namespace

@@ -472,7 +472,7 @@ TEST(TensorStore, AfterDeallocation) {
 /// Without wait::st a load may see what was there before.
 TEST(TensorStore, IsAsynchronous) {
   const Unjudged unjudged;
-  const auto run = [](const char* wait, Timing timing) {
+  const auto run = [](const char* wait, Timing timing, bool late_stores = true) {
     Buffers buffers(1, std::vector<uint32_t>(1));
     const std::string body = std::string(
                                  "mov.u32 v, 1;\n"
@@ -483,8 +483,7 @@ TEST(TensorStore, IsAsynchronous) {
                              "tcgen05.ld.sync.aligned.32x32b.x1.b32 {r0}, [own];\n"
                              "tcgen05.wait::ld.sync.aligned;\nst.global.u32 [OUT], r0;\n"
                              "tcgen05.wait::st.sync.aligned;\n";
-    RunOptions options;
-    options.timing = timing;
+    const RunOptions options{.timing = timing, .late_stores = late_stores};
     EXPECT_EQ(run_body(with_memory(body), buffers, {.threads = {128, 1, 1}}, options).error, "");
     return buffers[0][0];
   };
@@ -493,6 +492,7 @@ TEST(TensorStore, IsAsynchronous) {
   EXPECT_EQ(run(wait, Timing::kEarliest), 2u);
   EXPECT_EQ(run("", Timing::kEarliest), 2u);
   EXPECT_EQ(run("", Timing::kLatest), 1u);
+  EXPECT_EQ(run("", Timing::kLatest, false), 2u);
 }
 
 }  // namespace

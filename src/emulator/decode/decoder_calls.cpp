@@ -143,7 +143,10 @@ void Decoder::call_external(std::string_view name, const Operand* results,
     inst.c = static_cast<uint32_t>(argument_symbol(arguments->parts[2]).value);
     return emit(exec::warp_handler(exec::WarpOp::kAssertionFailed), Class::kControl, kEnds);
   }
-  if (name == "vprintf") {
+  if (name == "vprintf" && arguments != nullptr && arguments->parts.size() == 2) {
+    inst.a = kNone;
+    inst.b = static_cast<uint32_t>(argument_symbol(arguments->parts[0]).value);
+    inst.c = static_cast<uint32_t>(argument_symbol(arguments->parts[1]).value);
     if (results != nullptr && !results->parts.empty()) {
       inst.a = static_cast<uint32_t>(argument_symbol(results->parts[0]).value);
     }

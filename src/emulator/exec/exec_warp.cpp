@@ -235,14 +235,6 @@ Step assertion_failed(Warp& w, const Inst& i, uint32_t mask) {
               std::to_string(local_value<uint32_t>(w, i.c, lane)));
 }
 
-Step print(Warp& w, const Inst& i, uint32_t mask) {
-  if (i.a == kNone) return Step::kNext;
-  for_each_lane(mask, [&](uint32_t l) {
-    std::memset(resolve(w, Space::kLocal, i.a, 4, 4, Access::kWrite, l), 0, 4);
-  });
-  return Step::kNext;
-}
-
 }  // namespace
 
 Handler warp_handler(WarpOp op) {
@@ -276,7 +268,7 @@ Handler warp_handler(WarpOp op) {
     case WarpOp::kAssertionFailed:
       return assertion_failed;
     case WarpOp::kPrint:
-      return print;
+      return print_text;
   }
   return nullptr;
 }

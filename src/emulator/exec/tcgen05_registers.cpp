@@ -114,10 +114,15 @@ Patch patch_of(Warp& w, const Inst& i, uint32_t mask) {
 class StoreOp final : public AsyncOp {
  public:
   StoreOp(Warp& warp, const Patch& patch, uint32_t site)
-      : AsyncOp(*warp.cta->cluster, site),
-        warp_(&warp),
-        patch_(patch),
-        values_(size_t{patch.registers} * kLanes) {}
+      : AsyncOp(*warp.cta->cluster, site), warp_(&warp), patch_(patch) {
+    std::vector<std::vector<uint32_t>>& spare = spare_values();
+    if (!spare.empty()) {
+      values_ = std::move(spare.back());
+      spare.pop_back();
+    }
+    values_.resize(size_t{patch.registers} * kLanes);
+  }
+  ~StoreOp() override { spare_values().push_back(std::move(values_)); }
 
   uint32_t* values(uint32_t r) { return values_.data() + size_t{r} * kLanes; }
 
@@ -140,6 +145,12 @@ class StoreOp final : public AsyncOp {
   }
 
  private:
+  /// Memory of stores that are over, for the next ones.
+  static std::vector<std::vector<uint32_t>>& spare_values() {
+    thread_local std::vector<std::vector<uint32_t>> spare;
+    return spare;
+  }
+
   Warp* warp_;  ///< It lives as long as its cluster.
   Patch patch_;
   std::vector<uint32_t> values_;
@@ -342,7 +353,17 @@ Step tensor_store(Warp& w, const Inst& i, uint32_t mask) {
     std::memcpy(op->values(r), w.reg<uint32_t>(list[r]), kLanes * sizeof(uint32_t));
   }
   ++tensor_memory(*w.cta).pending_stores[w.index];
-  w.worker->start(std::move(op));
+  if (w.worker->grid().options.late_stores) {
+    w.worker->start(std::move(op));
+    return Step::kNext;
+  }
+  Monitor* monitor = w.worker->monitor();
+  if (monitor != nullptr) {
+    monitor->op_starts(*op);
+    monitor->op_begins(*op);
+  }
+  op->step();
+  if (monitor != nullptr) monitor->op_ends(*op);
   return Step::kNext;
 }
 

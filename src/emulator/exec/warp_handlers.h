@@ -21,7 +21,9 @@ enum class WarpOp : uint8_t {
   kBadIndex,         ///< brx.idx beyond its list.
   kExternal,         ///< A function that the module lacks: imm = its number in Kernel::externals.
   kAssertionFailed,  ///< a, b, c = local offsets of message, file, line.
-  kPrint,            ///< vprintf: prints nothing; a = local offset of the result, or kNone.
+  /// vprintf: a, b, c = local offsets of the result (or kNone), the format's address, the
+  /// arguments' address.
+  kPrint,
 };
 enum class ShuffleMode : uint8_t { kUp, kDown, kButterfly, kIndex };
 enum class VoteMode : uint8_t { kAll, kAny, kUniform, kBallot };
@@ -38,6 +40,7 @@ enum class ReduceOp : uint8_t {
   kDecrement,
 };
 Handler warp_handler(WarpOp op);
+Step print_text(Warp& w, const Inst& i, uint32_t mask);
 
 /// Memory. a address, list = the vector's registers (of atomics: d result, b and c operands).
 struct MemoryForm {

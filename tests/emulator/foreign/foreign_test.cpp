@@ -45,6 +45,7 @@ TEST_F(Foreign, RunsRightUnderEverySchedule) {
     const Outcome got = run(kPtx + "FA4_EMULATOR=checks=warnings," + options);
     EXPECT_EQ(got.code, 0) << got.text;
     EXPECT_TRUE(got.says("right on fa4 emulator sm_90")) << got.text;
+    EXPECT_TRUE(got.says("3840 numbers times 3.0 (scale)\n")) << got.text;
     EXPECT_FALSE(got.says("warning")) << got.text;
   }
 }

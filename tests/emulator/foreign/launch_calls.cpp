@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <map>
 
 #include "device.h"
 #include "gpu/emulator_settings.h"
@@ -59,18 +60,46 @@ std::vector<std::byte> parameters(const emulator::Kernel& kernel, void** args) {
   return bytes;
 }
 
-void report(const Function& f, const Configuration& c, const emulator::Tally& tally,
-            double seconds) {
-  for (const emulator::Report& r : tally.warnings) {
+/// The first few places of each rule, and how many more there are.
+void report_warnings(const Function& f, const std::vector<emulator::Report>& warnings) {
+  constexpr int kPlaces = 3;
+  std::map<emulator::Rule, int> places;
+  for (const emulator::Report& r : warnings) {
+    if (++places[r.rule] > kPlaces) continue;
     std::fprintf(stderr, "fa4_foreign: warning in %s, %llu times: %s\n", f.name.c_str(),
                  static_cast<unsigned long long>(r.count), r.text.c_str());
   }
+  for (const auto& [rule, number] : places) {
+    if (number <= kPlaces) continue;
+    std::fprintf(stderr, "fa4_foreign: warning in %s: %s at %d places more\n", f.name.c_str(),
+                 std::string(emulator::text_of(rule).name).c_str(), number - kPlaces);
+  }
+}
+
+void report(const Function& f, const Configuration& c, const emulator::Tally& tally,
+            double seconds) {
+  report_warnings(f, tally.warnings);
   if (std::getenv("FA4_FOREIGN_VERBOSE") == nullptr) return;
   std::fprintf(stderr,
                "fa4_foreign: ran %s: %llu warp-instructions, %.4g flops in matrix products, %zu "
                "kinds of warnings, %.2f s\n",
                text(f, c).c_str(), static_cast<unsigned long long>(tally.instructions),
                static_cast<double>(tally.matrix_flops), tally.warnings.size(), seconds);
+}
+
+/// Options for a kernel: FA4_FOREIGN_CHECKED, if it is set, says which of them are judged.
+emulator::RunOptions options_for(const Function& f, const gpu::EmulatorSettings& settings) {
+  emulator::RunOptions options = settings.run;
+  const char* checked = std::getenv("FA4_FOREIGN_CHECKED");
+  if (checked != nullptr && f.name.find(checked) == std::string::npos) {
+    options.checks = emulator::Checks::kOff;
+  }
+  options.print = [](std::string_view text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  };
+  options.multiprocessors = static_cast<uint32_t>(settings.multiprocessors);
+  return options;
 }
 
 cudaError_t launch(const void* host, const Configuration& c, void** args) {
@@ -87,11 +116,9 @@ cudaError_t launch(const void* host, const Configuration& c, void** args) {
   config.threads = {c.block.x, c.block.y, c.block.z};
   config.cluster = {c.cluster.x, c.cluster.y, c.cluster.z};
   config.dynamic_shared = static_cast<uint32_t>(c.shared);
-  emulator::RunOptions options = settings->run;
-  options.multiprocessors = static_cast<uint32_t>(settings->multiprocessors);
   const auto start = std::chrono::steady_clock::now();
   const auto tally = emulator::run(f->kernel, config, parameters(*f->kernel, args),
-                                   Device::get().memory(), options);
+                                   Device::get().memory(), options_for(*f, *settings));
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
   if (tally.ok()) {
     report(*f, c, *tally, time.count());

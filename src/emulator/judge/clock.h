@@ -75,6 +75,12 @@ class Clock {
         epochs_(2 * agents_) {}
 
   bool empty() const { return known_.empty(); }
+  /// Empty again, with its memory kept.
+  void clear() {
+    known_.clear();
+    epochs_.clear();
+    foreign_.clear();
+  }
   /// Also of another cluster's. An empty clock becomes the other one.
   void join(const Clock& o);
 

@@ -40,6 +40,7 @@ void Judge::cluster_begins(Cluster& cluster) {
   layout.cta_warps = grid_.block_warps();
   layout.base = 1 + static_cast<uint32_t>(cluster.index) * layout.size();
   watch->cluster = &cluster;
+  watch->components = layout.size();
   watch->epochs.resize(layout.agents());
   watch->issuers.resize(layout.agents());
   for (const auto& cta : cluster.ctas) {
@@ -57,18 +58,14 @@ void Judge::cluster_begins(Cluster& cluster) {
 
 void Judge::cluster_ends(Cluster& cluster) { clusters_.erase(&cluster); }
 
-Actor Judge::actor_now(bool atomic) {
-  Actor a;
-  const uint32_t own_lane = lane;
-  a.clock = &threads_->threads.group_of(own_lane).clock;
-  a.base = cluster_->layout.base;
-  a.size = cluster_->layout.size();
-  a.component = threads_->component;
-  a.epoch = threads_->threads.epoch();
-  a.pc = pc_;
-  a.lane = static_cast<uint8_t>(collective_ ? kWholeWarp : own_lane);
-  a.atomic = atomic;
-  return a;
+/// What the instruction's lane is as an actor. before() has set what its lanes share.
+const Actor& Judge::actor_now(bool atomic) {
+  WarpThreads& threads = threads_->threads;
+  own_.clock = &threads.group_of(lane).clock;
+  own_.epoch = threads.epoch();
+  own_.lane = static_cast<uint8_t>(collective_ ? kWholeWarp : lane);
+  own_.atomic = atomic;
+  return own_;
 }
 
 void Judge::check_registers(Warp& warp, uint32_t pc, uint32_t lanes) {
@@ -95,6 +92,10 @@ void Judge::before(Warp& warp, uint32_t pc, uint32_t lanes) {
   lane = static_cast<uint32_t>(std::countr_zero(lanes));
   if (!info.checks_late) check_registers(warp, pc, lanes);
   cluster_ = static_cast<ClusterWatch*>(warp.cta->cluster->watch);
+  own_.base = cluster_->layout.base;
+  own_.size = cluster_->components;
+  own_.component = threads_->component;
+  own_.pc = pc;
   collective_ = false;
   any_undefined_ = false;
   if (info.effect > Effect::kSelect) before_effect(warp, pc, lanes);
@@ -191,10 +192,10 @@ void Judge::after_effect(Warp& warp, uint32_t pc, uint32_t lanes) {
       break;
     case Effect::kFenceProxy:
       threads.fence_proxies(lanes);
-      publish_inits(lanes);
+      fence_inits(lanes);
       break;
     case Effect::kFenceMbarrierInit:
-      publish_inits(lanes);
+      fence_inits(lanes);
       break;
     case Effect::kTensorFenceBefore:
       threads.for_each(lanes, [&](LaneGroup& g) { g.clock.fence_tensor(cluster_->layout); });

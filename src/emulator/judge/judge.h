@@ -70,14 +70,17 @@ struct BarrierClocks {
   Clock current, done;
   void complete() {
     done.join(current);
-    current = Clock();
+    current.clear();
   }
 };
+
+constexpr uint32_t kMbarrierBytes = 8;
 
 struct MbarrierWatch {
   BarrierClocks clocks;
   Event init;
-  bool published = false;
+  bool fenced = false;                   ///< fence.mbarrier_init, or fence.proxy.async.
+  bool known = false;                    ///< To all CTAs, by a cluster barrier after that.
   std::map<uint64_t, uint64_t> waiting;  ///< Phases awaited, by component and lanes.
   /// By warp and lane: 2 more than the last phase seen complete; 0: none yet.
   std::map<uint32_t, std::array<int64_t, kLanes>> seen;
@@ -120,6 +123,7 @@ struct Issuer {
 struct ClusterWatch {
   Cluster* cluster = nullptr;
   Layout layout;
+  uint32_t components = 0;  ///< layout.size()
   std::vector<std::unique_ptr<CtaWatch>> ctas;
   std::vector<std::unique_ptr<WarpWatch>> warps;  ///< By component.
   BarrierClocks barrier;
@@ -131,14 +135,30 @@ struct ClusterWatch {
   const Issuer* issuer(uint32_t component, uint32_t epoch) const;
 };
 
+/// What an operation knows at its start.
+struct Knowledge {
+  Clock clock;
+  std::vector<uint32_t> tensor_seen;
+};
+
 /// What an operation in flight knows and is.
 struct FlightRecord final : OpRecord {
+  /// What it knows lies in memory of an earlier one's, if there is some, and goes back there.
+  explicit FlightRecord(std::vector<Knowledge>& pool) : pool_(&pool) {
+    if (pool.empty()) return;
+    known = std::move(pool.back());
+    pool.pop_back();
+    known.clock.clear();
+  }
+  ~FlightRecord() override { pool_->push_back(std::move(known)); }
+  FlightRecord(const FlightRecord&) = delete;
+  FlightRecord& operator=(const FlightRecord&) = delete;
+
   ClusterWatch* cluster = nullptr;
   Actor actor;
-  Clock clock;  ///< At its start.
+  Knowledge known;
   uint32_t cta = 0;
   uint32_t write_component = 0;  ///< Of bulk stores, for what they write.
-  std::vector<uint32_t> tensor_seen;
   Effect effect = Effect::kPlain;
 
   Actor atomic_actor() const {
@@ -146,6 +166,9 @@ struct FlightRecord final : OpRecord {
     a.atomic = true;
     return a;
   }
+
+ private:
+  std::vector<Knowledge>* pool_;
 };
 
 class Judge final : public Monitor, private Referee {
@@ -195,7 +218,7 @@ class Judge final : public Monitor, private Referee {
   void wait_groups(Warp& warp, uint32_t pc, uint32_t lanes);
   void wait_bulk(uint32_t pending, uint32_t lanes, bool read_only);
   void before_wgmma(Warp& warp, uint32_t pc);
-  Actor actor_now(bool atomic);
+  const Actor& actor_now(bool atomic);
 
   // judge_memory.cpp
   void check_defined(CtaWatch& cta, uint32_t offset, uint32_t bytes, Access access);
@@ -211,9 +234,8 @@ class Judge final : public Monitor, private Referee {
 
   // judge_barrier.cpp
   void arrive(CtaWatch& cta, MbarrierWatch& b, bool counts);
-  void check_init(CtaWatch& cta, MbarrierWatch& b, uint32_t offset);
   void settle_tests(Warp& warp, bool done);
-  void publish_inits(uint32_t lanes);
+  void fence_inits(uint32_t lanes);
   void fence_after(uint32_t lanes);
 
   // judge_exit.cpp
@@ -224,6 +246,7 @@ class Judge final : public Monitor, private Referee {
   void clash(Clash clash, const Event& earlier, const Actor& actor, uint64_t cell) override;
   void in_order(Clash how, const Event& earlier, const Actor& actor, uint64_t cell) override;
   void check_tensor_fence(const Event& earlier);
+  bool is_error(Rule rule) const;
   bool wants(Rule rule) const;
   void report(Rule rule, uint32_t pc, uint32_t other_pc, const std::string& text);
   /// "warp 3 of CTA (0, 0, 0), lane 5, PTX line 123 (forward.cuh:45): st.shared.b32".
@@ -232,7 +255,9 @@ class Judge final : public Monitor, private Referee {
   std::string party(const Event& e) const;
   std::string me() const;
   std::string address_of(uint64_t cell) const;
-  Rule rule_of(Clash clash, const Event& earlier, const Actor& actor, bool started) const;
+  bool is_init_of_another(const Event& earlier, uint64_t cell) const;
+  Rule rule_of(Clash clash, const Event& earlier, const Actor& actor, uint64_t cell,
+               bool started) const;
 
   const Grid& grid_;
   const Kernel& kernel_;
@@ -258,6 +283,8 @@ class Judge final : public Monitor, private Referee {
   bool any_undefined_ = false;
   bool all_stored_defined_ = true;
 
+  Actor own_;                           ///< Of the instruction that runs.
+  std::vector<Knowledge> pool_;         ///< Of operations that are over.
   std::vector<FlightRecord*> flights_;  ///< The operation whose step it is, innermost last.
   Where where_ = Where::kShared;
   CtaWatch* where_cta_ = nullptr;

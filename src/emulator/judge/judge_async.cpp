@@ -87,7 +87,7 @@ void Judge::count_operation(const AsyncOp& op, FlightRecord& record) {
       break;
     case Effect::kCopyArrive:
       threads_->copies_arrive = true;
-      record.clock.see_agent(component, epoch);
+      record.known.clock.see_agent(component, epoch);
       break;
     case Effect::kTensorLoad:
       threads_->loads = epoch;
@@ -104,10 +104,10 @@ void Judge::count_operation(const AsyncOp& op, FlightRecord& record) {
     case Effect::kTensorCommit: {
       const auto [mma, copy] = cluster_->products[thread];
       const uint32_t copies = cluster_->layout.tensor_copy(pipe_of(*warp_, kernel_.code[op.pc]));
-      record.clock.see_agent(component, mma);
-      record.clock.fence_agent(component, mma);
-      record.clock.see_agent(copies, copy);
-      record.clock.fence_agent(copies, copy);
+      record.known.clock.see_agent(component, mma);
+      record.known.clock.fence_agent(component, mma);
+      record.known.clock.see_agent(copies, copy);
+      record.known.clock.fence_agent(copies, copy);
       break;
     }
     default:
@@ -117,7 +117,7 @@ void Judge::count_operation(const AsyncOp& op, FlightRecord& record) {
 
 void Judge::op_starts(AsyncOp& op) {
   const Layout& layout = cluster_->layout;
-  auto record = std::make_unique<FlightRecord>();
+  auto record = std::make_unique<FlightRecord>(pool_);
   record->cluster = cluster_;
   record->effect = effects_[op.pc].effect;
   record->cta = warp_->cta->rank;
@@ -126,9 +126,9 @@ void Judge::op_starts(AsyncOp& op) {
   Actor& a = record->actor;
   a.epoch = next_epoch(op, component, *record);
   const uint32_t lanes = is_collective(record->effect) ? lanes_ : 1u << lane;
-  record->tensor_seen = threads_->threads.group_of(lane).tensor_seen;
-  threads_->threads.publish(record->clock, lanes);
-  a.clock = &record->clock;
+  record->known.tensor_seen = threads_->threads.group_of(lane).tensor_seen;
+  threads_->threads.publish(record->known.clock, lanes);
+  a.clock = &record->known.clock;
   a.base = layout.base;
   a.size = layout.size();
   a.component = component;
@@ -142,7 +142,7 @@ void Judge::op_starts(AsyncOp& op) {
 
 void Judge::op_joined(AsyncOp& op) {
   auto& record = static_cast<FlightRecord&>(*op.record);
-  threads_->threads.publish(record.clock, lanes_);
+  threads_->threads.publish(record.known.clock, lanes_);
 }
 
 void Judge::op_begins(AsyncOp& op) {

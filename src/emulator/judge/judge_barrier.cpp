@@ -6,22 +6,11 @@
 
 namespace fa4::emulator::judge {
 
-/// The initialisation must have been made visible to those who are not threads of the CTA.
-void Judge::check_init(CtaWatch& cta, MbarrierWatch& b, uint32_t offset) {
-  const FlightRecord* op = flight();
-  const bool foreign = op != nullptr || warp_->cta != cta.cta;
-  if (!foreign || b.published) return;
-  b.published = true;
-  report(Rule::kMbarrierInitFence, op != nullptr ? op->actor.pc : pc_, b.init.pc,
-         me() + " uses the mbarrier at " + hex(cta.cta->shared_base() | offset) +
-             " with no fence after " + party(b.init));
-}
-
 /// An arrival, or bytes that have come.
 void Judge::arrive(CtaWatch& cta, MbarrierWatch& b, bool counts) {
   if (const FlightRecord* op = flight()) {
     Clock& clock = b.clocks.current;
-    clock.join(op->clock);
+    clock.join(op->known.clock);
     if (op->effect != Effect::kTensorCommit) clock.see_agent(op->actor.component, op->actor.epoch);
     return;
   }
@@ -47,7 +36,7 @@ void Judge::mbarrier(Cta& cta, const Mbarrier& barrier, BarrierEvent event) {
   MbarrierWatch& b = watch.mbarriers[barrier.offset];
   switch (event) {
     case BarrierEvent::kInit: {
-      const Actor a = actor_now(false);
+      const Actor& a = actor_now(false);
       b = {};
       b.init.who = a.who();
       b.init.epoch = a.epoch;
@@ -56,11 +45,9 @@ void Judge::mbarrier(Cta& cta, const Mbarrier& barrier, BarrierEvent event) {
       break;
     }
     case BarrierEvent::kArrive:
-      check_init(watch, b, barrier.offset);
       arrive(watch, b, true);
       break;
     case BarrierEvent::kComplete:
-      check_init(watch, b, barrier.offset);
       arrive(watch, b, false);
       break;
     case BarrierEvent::kPhase:
@@ -134,24 +121,31 @@ void Judge::named_barrier_complete(Cta& cta, uint32_t number) {
   watch_of(cta).barriers[number].complete();
 }
 
+/// Initialisations behind a fence.mbarrier_init are known to all now, although relaxed arrivals
+/// tell nothing else.
 void Judge::cluster_barrier_complete(Cluster& cluster) {
   ClusterWatch& watch = watch_of(cluster);
   watch.barrier.complete();
   for (const auto& cta : watch.ctas) {
-    for (auto& [offset, b] : cta->mbarriers) b.published = true;
+    for (auto& [offset, b] : cta->mbarriers) {
+      if (!b.fenced || b.known) continue;
+      b.known = true;
+      shared_keeper_.forget(cta->shared[offset / ChunkKeeper::kBytes], offset % ChunkKeeper::kBytes,
+                            kMbarrierBytes, b.init);
+    }
   }
 }
 
-/// A fence makes the initialisations known to its threads visible.
-void Judge::publish_inits(uint32_t lanes) {
+/// A fence of the initialisations that its threads know of.
+void Judge::fence_inits(uint32_t lanes) {
   const uint32_t base = cluster_->layout.base;
   for (const auto& cta : cluster_->ctas) {
     for (auto& [offset, b] : cta->mbarriers) {
-      if (b.published) continue;
+      if (b.fenced) continue;
       const uint32_t component = b.init.who - base;
       const bool own = component == threads_->component && (lanes >> (b.init.lane & 31) & 1) != 0;
       threads_->threads.for_each(lanes, [&, &watch = b](LaneGroup& g) {
-        watch.published |= own || g.clock.sees(component, watch.init.epoch, watch.init.lane);
+        watch.fenced |= own || g.clock.sees(component, watch.init.epoch, watch.init.lane);
       });
     }
   }

@@ -111,10 +111,9 @@ void Judge::shared_access(Cta& cta, uint32_t offset, uint32_t bytes, Access acce
     return;
   }
   const bool atomic = access == Access::kAtomic || (op == nullptr && effects_[pc_].strong);
-  Actor own;
-  if (op == nullptr) own = actor_now(atomic);
-  if (op != nullptr && atomic) own = op->atomic_actor();
-  const Actor& actor = op != nullptr && !atomic ? op->actor : own;
+  Actor of_op;
+  if (op != nullptr && atomic) of_op = op->atomic_actor();
+  const Actor& actor = op == nullptr ? actor_now(atomic) : atomic ? of_op : op->actor;
   where_ = Where::kShared;
   where_cta_ = &watch;
   if (watch.ended) {
@@ -149,16 +148,21 @@ void Judge::shared_access(Cta& cta, uint32_t offset, uint32_t bytes, Access acce
 
 void Judge::global_access(uint64_t address, uint64_t bytes, Access access) {
   const FlightRecord* op = flight();
-  Actor actor = op != nullptr ? op->actor : actor_now(effects_[pc_].strong);
-  actor.atomic |= access == Access::kAtomic;
-  if (op != nullptr && access != Access::kRead) actor.component = op->write_component;
+  Actor of_op;
+  if (op != nullptr) {
+    of_op = op->actor;
+    of_op.atomic |= access == Access::kAtomic;
+    if (access != Access::kRead) of_op.component = op->write_component;
+  }
+  const bool strong = op == nullptr && effects_[pc_].strong;
+  const Actor& actor = op != nullptr ? of_op : actor_now(strong || access == Access::kAtomic);
   where_ = Where::kGlobal;
   const bool ask = actor.async && access == Access::kRead;
   for_chunks(address, bytes, [&](uint64_t number, uint32_t first, uint32_t count) {
     global_keeper_.touch(global_.at(number), number, first, count, touch_of(access, actor), actor,
                          ask);
   });
-  if (op == nullptr && effects_[pc_].strong) synchronise(locations_[address], access);
+  if (strong) synchronise(locations_[address], access);
 }
 
 void Judge::local_access(Warp& warp, uint64_t offset, uint32_t bytes, Access access) {

@@ -13,12 +13,17 @@ std::string triple(const std::array<uint32_t, 3>& x) {
 
 }  // namespace
 
-bool Judge::wants(Rule rule) const { return warnings_ || text_of(rule).level == Level::kError; }
+/// Whether something against the rule ends the run.
+bool Judge::is_error(Rule rule) const {
+  return text_of(rule).level == Level::kError && !grid_.options.forgives(rule);
+}
+
+bool Judge::wants(Rule rule) const { return warnings_ || is_error(rule); }
 
 void Judge::report(Rule rule, uint32_t pc, uint32_t other_pc, const std::string& text) {
   if (!wants(rule)) return;
   const std::string full = std::string(text_of(rule).name) + ": " + text;
-  if (text_of(rule).level == Level::kError) throw Fault(full);
+  if (is_error(rule)) throw Fault(full);
   Report r;
   r.rule = rule;
   r.pc = pc;
@@ -98,8 +103,19 @@ std::string Judge::address_of(uint64_t cell) const {
   }
 }
 
+/// Whether the earlier event initialised an mbarrier of another CTA than the actor's.
+bool Judge::is_init_of_another(const Event& earlier, uint64_t cell) const {
+  const auto it = where_cta_->mbarriers.find(static_cast<uint32_t>(cell * 4) & ~7u);
+  if (it == where_cta_->mbarriers.end()) return false;
+  const Event& init = it->second.init;
+  if (init.who != earlier.who || init.epoch != earlier.epoch || init.pc != earlier.pc) return false;
+  const FlightRecord* op = flight();
+  return (op != nullptr ? op->cta : warp_->cta->rank) != where_cta_->cta->rank;
+}
+
 /// `started`: the other party is an operation of which is known that it was started.
-Rule Judge::rule_of(Clash clash, const Event& earlier, const Actor& actor, bool started) const {
+Rule Judge::rule_of(Clash clash, const Event& earlier, const Actor& actor, uint64_t cell,
+                    bool started) const {
   if (where_ == Where::kDealloc) return Rule::kTensorDealloc;
   const uint32_t component = earlier.who - actor.base;
   if (where_ == Where::kTensor) {
@@ -109,6 +125,7 @@ Rule Judge::rule_of(Clash clash, const Event& earlier, const Actor& actor, bool 
     return clash == Clash::kWriteAfterRead ? Rule::kTensorLoadWait : Rule::kTensorStoreWait;
   }
   if (where_ == Where::kGlobal) return Rule::kGlobalRace;
+  if (is_init_of_another(earlier, cell)) return Rule::kMbarrierInitFence;
   return component == actor.component ? Rule::kWarpRace : Rule::kSharedRace;
 }
 
@@ -118,7 +135,7 @@ void Judge::clash(Clash clash, const Event& earlier, const Actor& actor, uint64_
   const bool started =
       issuer != nullptr && ((issuer->warp == actor.component && !actor.async) ||
                             actor.clock->sees(issuer->warp, issuer->warp_epoch, issuer->lane));
-  const Rule rule = rule_of(clash, earlier, actor, started);
+  const Rule rule = rule_of(clash, earlier, actor, cell, started);
   if (!wants(rule)) return;
   const char* mine = clash == Clash::kReadAfterWrite ? " reads " : " writes ";
   if (where_ == Where::kDealloc) mine = " frees ";

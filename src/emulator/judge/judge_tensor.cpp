@@ -37,11 +37,11 @@ void Judge::tensor_allocation(Cta& cta, uint32_t column, uint32_t columns, bool 
   if (watch.tensor.empty()) watch.tensor.resize(size_t{kTensorColumns} * kColumnCells);
   where_ = Where::kDealloc;
   where_cta_ = &watch;
-  const Actor actor = actor_now(false);
+  const Actor& actor = actor_now(false);
   for (uint32_t i = column * kColumnCells; i < (column + columns) * kColumnCells; ++i) {
     Cell& cell = watch.tensor[i];
     if (!taken) tensor_keeper_.write(cell, i, 1, actor, false);
-    cell = {};
+    tensor_keeper_.drop(cell);
   }
 }
 
@@ -59,8 +59,8 @@ void Judge::check_tensor_fence(const Event& earlier) {
   const Issuer* mine = op.cluster->issuer(op.actor.component, op.actor.epoch);
   if (theirs == nullptr || mine == nullptr || theirs->warp == mine->warp) return;
   const uint32_t agent = component - layout.warps();
-  if (agent < op.tensor_seen.size() && earlier.epoch <= op.tensor_seen[agent]) return;
-  const bool before = op.clock.fenced(component, earlier.epoch, earlier.lane);
+  if (agent < op.known.tensor_seen.size() && earlier.epoch <= op.known.tensor_seen[agent]) return;
+  const bool before = op.known.clock.fenced(component, earlier.epoch, earlier.lane);
   report(Rule::kTensorFence, op.actor.pc, earlier.pc,
          me() + " follows " + party(earlier) +
              " on the same tensor memory without tcgen05.fence::" +

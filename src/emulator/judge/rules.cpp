@@ -30,9 +30,11 @@ constexpr RuleText kTable[] = {
      "an asynchronous copy overwrites what threads wrote, with no fence.proxy.async between",
      "9.7.13.4, 8.6"},
     {Rule::kMbarrierInitFence, "mbarrier-init-fence", kError,
-     "an asynchronous operation or another CTA uses an mbarrier after whose initialisation there "
-     "was neither fence.mbarrier_init, nor fence.proxy.async, nor a cluster barrier",
-     "9.7.13.15.9"},
+     "another CTA, or a copy that it started, uses an mbarrier, and nothing orders that after the "
+     "initialisation: neither fence.mbarrier_init before a relaxed cluster barrier, nor release "
+     "and "
+     "acquire",
+     "9.7.13.4"},
     {Rule::kMbarrierOvertaken, "mbarrier-overtaken", kError,
      "a phase that a thread waits for is over, and the next one too, before the thread has seen it",
      "9.7.13.15.16"},

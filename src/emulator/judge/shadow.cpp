@@ -68,7 +68,7 @@ void CellKeeper::read(Cell& cell, uint64_t number, uint8_t bytes, const Actor& a
       last_reader_ = mine;
     }
   }
-  for (const Event& r : cell.reads) {
+  for (const Event& r : cell.noted()) {
     if (r.writes) check(Clash::kReadAfterWrite, r, bytes, number, actor, false);
   }
   keep_read(cell, mine, actor);
@@ -80,25 +80,28 @@ bool CellKeeper::read_like_last(Cell& cell, const Actor& actor) {
                          reader.lane == actor.lane && reader.pc == actor.pc &&
                          reader.bytes == 0xf && !reader.atomic && !actor.atomic;
   if (!like_last || !same_doer(cell.write, last_write_)) return false;
-  Event *own = nullptr, *none = nullptr;
-  for (Event& r : cell.reads) {
+  Event* own = nullptr;
+  uint32_t free = cell.readers;
+  for (uint32_t i = 0; i < cell.readers; ++i) {
+    Event& r = cell.reads[i];
     if (r.writes) return false;
-    if (r.none()) none = &r;
+    if (r.none()) free = i;
     if (r.who == reader.who) own = &r;
   }
   if (own != nullptr) {
     const bool same = own->epoch == reader.epoch ? own->lane == reader.lane : actor.in_order;
     if (!same || own->atomic) return false;
-  } else if (none == nullptr) {
-    return false;
+    *own = reader;
+    return true;
   }
-  *(own != nullptr ? own : none) = reader;
+  if (free == Cell::kReads) return false;
+  cell.put(free, reader);
   return true;
 }
 
 void CellKeeper::write_atomic(Cell& cell, uint64_t number, uint8_t bytes, const Actor& actor) {
   check(Clash::kWriteAfterWrite, cell.write, bytes, number, actor, false);
-  for (const Event& r : cell.reads) {
+  for (const Event& r : cell.noted()) {
     check(Clash::kWriteAfterRead, r, bytes, number, actor, false);
   }
   if (cell.more != 0) {
@@ -112,7 +115,7 @@ void CellKeeper::write_atomic(Cell& cell, uint64_t number, uint8_t bytes, const 
 }
 
 void CellKeeper::keep_read(Cell& cell, const Event& mine, const Actor& actor) {
-  for (Event& r : cell.reads) {
+  for (Event& r : cell.noted()) {
     if (r.who != mine.who || r.atomic != mine.atomic) continue;
     if (r.epoch == mine.epoch) {
       if (r.lane != mine.lane) r.lane = kWholeWarp;
@@ -128,16 +131,18 @@ void CellKeeper::keep_read(Cell& cell, const Event& mine, const Actor& actor) {
 }
 
 void CellKeeper::note_read(Cell& cell, const Event& mine, const Actor& actor) {
-  for (Event& r : cell.reads) {
+  for (uint32_t i = 0; i < Cell::kReads; ++i) {
     // A read that is over for this one need not be kept: who sees this one sees it too.
-    const bool over = r.none() || ((r.bytes & ~mine.bytes) == 0 && r.atomic == mine.atomic &&
-                                   r.writes <= mine.writes && actor.sees(r));
+    const Event& r = cell.reads[i];
+    const bool over = i >= cell.readers || r.none() ||
+                      ((r.bytes & ~mine.bytes) == 0 && r.atomic == mine.atomic &&
+                       r.writes <= mine.writes && actor.sees(r));
     if (!over) continue;
-    r = mine;
+    cell.put(i, mine);
     return;
   }
   if (!all_reads_) {
-    cell.reads[std::size(cell.reads) - 1] = mine;
+    cell.reads[Cell::kReads - 1] = mine;
     return;
   }
   std::vector<Event>& more = lists_.at(cell.more);
@@ -150,15 +155,21 @@ void CellKeeper::note_read(Cell& cell, const Event& mine, const Actor& actor) {
   more.push_back(mine);
 }
 
-Cell CellKeeper::copy(const Cell& cell) {
-  Cell copy = cell;
-  if (cell.more == 0) return copy;
-  copy.more = 0;
+void CellKeeper::drop(Cell& cell) {
+  lists_.drop(cell.more);
+  cell.clear();
+}
+
+void CellKeeper::copy(const Cell& from, Cell& to) {
+  to.write = from.write;
+  to.more = 0;
+  to.readers = from.readers;
+  std::copy_n(from.reads, from.readers, to.reads);
+  if (from.more == 0) return;
   // at() may move the lists.
-  std::vector<Event>& list = lists_.at(copy.more);
-  uint32_t from = cell.more;
-  list = lists_.at(from);
-  return copy;
+  std::vector<Event>& list = lists_.at(to.more);
+  uint32_t number = from.more;
+  list = lists_.at(number);
 }
 
 void ChunkKeeper::touch_cell(Cell& cell, uint64_t number, uint8_t bytes, Touch touch,
@@ -184,9 +195,8 @@ void ChunkKeeper::split(Chunk& chunk) {
     }
   }
   Parts& cells = parts(chunk.parts);
-  for (uint32_t i = 1; i < kCells; ++i) cells[i] = cells_.copy(chunk.whole);
-  cells[0] = chunk.whole;
-  chunk.whole = {};
+  for (uint32_t i = 0; i < kCells; ++i) cells_.copy(chunk.whole, cells[i]);
+  cells_.drop(chunk.whole);
 }
 
 void ChunkKeeper::touch(Chunk& chunk, uint64_t number, uint32_t first, uint32_t count, Touch touch,
@@ -198,6 +208,10 @@ void ChunkKeeper::touch(Chunk& chunk, uint64_t number, uint32_t first, uint32_t 
   }
   if (chunk.parts == 0) split(chunk);
   Parts& cells = parts(chunk.parts);
+  if (count == kCellBytes && first % kCellBytes == 0) {
+    const uint32_t i = first / kCellBytes;
+    return touch_cell(cells[i], number * kCells + i, kAll, touch, actor, ask);
+  }
   for (uint32_t at = first; at < first + count;) {
     const uint32_t i = at / kCellBytes, begin = at % kCellBytes;
     const uint32_t n = std::min(kCellBytes - begin, first + count - at);
@@ -207,20 +221,36 @@ void ChunkKeeper::touch(Chunk& chunk, uint64_t number, uint32_t first, uint32_t 
   }
   if (!all || touch != Touch::kWrite) return;
   // Nothing but this write is left: one cell again.
-  chunk.whole = cells[0];
+  cells_.copy(cells[0], chunk.whole);
   free_.push_back(chunk.parts);
   chunk.parts = 0;
+}
+
+void ChunkKeeper::forget(Chunk& chunk, uint32_t first, uint32_t count, const Event& write) {
+  if (chunk.parts == 0) return;
+  Parts& cells = parts(chunk.parts);
+  for (uint32_t i = first / kCellBytes; i < (first + count) / kCellBytes; ++i) {
+    Event& w = cells[i].write;
+    if (w.who == write.who && w.epoch == write.epoch && w.pc == write.pc) w = {};
+  }
 }
 
 void CellKeeper::write(Cell& cell, uint64_t number, uint8_t bytes, const Actor& actor, bool ask) {
   if (!cell.write.none()) {
     check(Clash::kWriteAfterWrite, cell.write, bytes, number, actor, ask);
   }
-  for (Event& r : cell.reads) {
+  uint32_t left = 0;
+  for (uint32_t i = 0; i < cell.readers; ++i) {
+    Event& r = cell.reads[i];
     if (r.none()) continue;
     check(Clash::kWriteAfterRead, r, bytes, number, actor, ask);
-    if ((r.bytes & ~bytes) == 0) r = {};
+    if ((r.bytes & ~bytes) == 0) {
+      r = {};
+    } else {
+      left = i + 1;
+    }
   }
+  cell.readers = left;
   if (cell.more != 0) {
     for (const Event& r : lists_.at(cell.more)) {
       check(Clash::kWriteAfterRead, r, bytes, number, actor, ask);

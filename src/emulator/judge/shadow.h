@@ -3,9 +3,11 @@
 // column) has the last write and the reads since.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -30,9 +32,23 @@ struct Event {
 static_assert(sizeof(Event) == 16);
 
 struct Cell {
+  static constexpr uint32_t kReads = 4;
+
   Event write;
-  Event reads[4];
-  uint32_t more = 0;  ///< Number of a list of further reads; 0: there is none.
+  uint32_t more = 0;     ///< Number of a list of further reads; 0: there is none.
+  uint32_t readers = 0;  ///< Reads behind that many are of no meaning.
+  Event reads[kReads];
+
+  std::span<Event> noted() { return {reads, readers}; }
+  std::span<const Event> noted() const { return {reads, readers}; }
+  void put(uint32_t i, const Event& read) {
+    reads[i] = read;
+    readers = std::max(readers, i + 1);
+  }
+  void clear() {
+    write = {};
+    more = readers = 0;
+  }
 };
 
 /// Who does something now, and what it knows.
@@ -99,8 +115,9 @@ class CellKeeper {
   /// Whether a read of the whole cell is one like the last that read() found in order, of what the
   /// same write wrote. Then it is noted.
   bool read_like_last(Cell& cell, const Actor& actor);
-  /// A copy of a cell, which has its own list of reads.
-  Cell copy(const Cell& cell);
+  /// A copy of a cell, which gets its own list of reads. `to` was clear, or never used.
+  void copy(const Cell& from, Cell& to);
+  void drop(Cell& cell);
 
  private:
   void keep_read(Cell& cell, const Event& mine, const Actor& actor);
@@ -133,6 +150,8 @@ class ChunkKeeper {
   bool read_again(Chunk& chunk, const Actor& actor) {
     return chunk.parts == 0 && cells_.read_like_last(chunk.whole, actor);
   }
+  /// Takes a write of less than the chunk out of those bytes: it is known to everybody.
+  void forget(Chunk& chunk, uint32_t first, uint32_t count, const Event& write);
   /// `first`, `count`: bytes of the chunk. `number`: of the chunk.
   void touch(Chunk& chunk, uint64_t number, uint32_t first, uint32_t count, Touch touch,
              const Actor& actor, bool ask);

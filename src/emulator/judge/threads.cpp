@@ -12,7 +12,7 @@ WarpThreads::WarpThreads(const Layout& layout, uint32_t component, uint32_t lane
   groups_.push_back(std::move(all));
 }
 
-LaneGroup& WarpThreads::group_of(uint32_t lane) {
+LaneGroup& WarpThreads::find_group(uint32_t lane) {
   for (LaneGroup& g : groups_) {
     if ((g.mask >> lane & 1) != 0) return g;
   }
@@ -99,7 +99,7 @@ void WarpThreads::fence(uint32_t lanes) {
   const WarpKnown mine = now(lanes);
   for_each(lanes, [&](LaneGroup& g) {
     g.clock.join(g.pending);
-    g.pending = Clock();
+    g.pending.clear();
     g.released = g.clock;
     g.released.warp(component_).join(mine);
   });

@@ -24,7 +24,9 @@ class WarpThreads {
 
   uint32_t epoch() const { return epoch_; }
   uint32_t component() const { return component_; }
-  LaneGroup& group_of(uint32_t lane);
+  LaneGroup& group_of(uint32_t lane) {
+    return groups_.size() == 1 ? groups_.front() : find_group(lane);
+  }
   const std::vector<LaneGroup>& groups() const { return groups_; }
 
   /// The lanes learn what the clock knows.
@@ -47,6 +49,7 @@ class WarpThreads {
   void leave(uint32_t lanes);
 
  private:
+  LaneGroup& find_group(uint32_t lane);
   LaneGroup& split(size_t i, uint32_t lanes);
   WarpKnown now(uint32_t lanes) const;
 

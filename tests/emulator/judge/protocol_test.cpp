@@ -21,12 +21,56 @@ const std::string kMma =
     "    wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {f0, f1, f2, f3}, DA, DA, 1, 1, 1, 0, "
     "0;\n    wgmma.commit_group.sync.aligned;\n";
 
+/// The odd CTA arrives at the even one's mbarrier, which waits.
+const std::string kArriveAtTheOther = R"(
+    mapa.shared::cluster.u32 far, bar, 0;
+    @even bra WAIT;
+    mbarrier.arrive.release.cluster.shared::cluster.b64 _, [far];
+    bra END;
+WAIT:
+    mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [bar], 0;
+    @!done bra WAIT;
+END:
+    barrier.cluster.arrive;
+    barrier.cluster.wait;
+)";
+
 const RuleCase kCases[] = {
     {"InitWithoutFence", Rule::kMbarrierInitFence, R"(
     @one mbarrier.init.shared::cta.b64 [bar], 1;
 +   @one fence.mbarrier_init.release.cluster;
-    bar.sync 0;
-)" + kLoad + kWait},
+    barrier.cluster.arrive.relaxed;
+    barrier.cluster.wait;
+)" + kArriveAtTheOther,
+     1, 2},
+    // A release and an acquire order everything: no fence is needed.
+    {"InitBeforeACommonBarrier", Rule::kMbarrierInitFence, R"(
+    @one mbarrier.init.shared::cta.b64 [bar], 1;
+-   barrier.cluster.arrive.relaxed;
++   barrier.cluster.arrive;
+    barrier.cluster.wait;
+)" + kArriveAtTheOther,
+     1, 2},
+    // A copy of the own CTA comes to its mbarrier by the generic proxy (9.7.9.25): a barrier of
+    // threads is enough.
+    {"InitUnknownToTheCopy", Rule::kSharedRace, R"(
+    setp.eq.u32 p, tid, 32;
+    @p mbarrier.init.shared::cta.b64 [bar], 1;
++   bar.sync 0;
+-   @one nanosleep.u32 100;
+)" + kLoad + kWait,
+     64, 1, false},
+    // So does cp.async.mbarrier.arrive, also where there was an mbarrier before.
+    {"InitUnknownToTheArrival", Rule::kSharedRace, kBarrier + R"(
+    setp.eq.u32 p, tid, 32;
+    @p mbarrier.inval.shared::cta.b64 [bar];
+    @p mbarrier.init.shared::cta.b64 [bar], 1;
++   bar.sync 0;
+-   @one nanosleep.u32 100;
+    @one cp.async.ca.shared.global [smem], [IN], 16;
+    @one cp.async.mbarrier.arrive.noinc.shared::cta.b64 [bar];
+)" + kWait,
+     64, 1, false},
     {"InitNotKnown", Rule::kSharedRace, R"(
     @one mbarrier.init.shared::cta.b64 [bar], 1;
     @one fence.mbarrier_init.release.cluster;

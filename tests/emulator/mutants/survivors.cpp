@@ -4,18 +4,12 @@
 namespace fa4::emulator::mutants {
 namespace {
 
-constexpr const char* kCommit =
-    "after bar.sync every thread sees the initialised barriers; whether the arrival of "
-    "tcgen05.commit does is not said by the text, and the judge takes it for granted";
-
 constexpr Survivor kSurvivors[] = {
     {"list_not_awaited", "kernels of a stream run one after another here"},
     {"no_fence_of_rows",
      "a copy overwrites what ordinary instructions have read: known kernels hand over by an "
      "mbarrier "
      "alone, and the judge lets them"},
-    {"chain_no_fence_of_init", kCommit},
-    {"chain/no_fence/0", kCommit},
     {"chain_freed_without_fence",
      "the loads are waited for and a bar.sync follows: for tcgen05.dealloc the judge asks for no "
      "more"},
@@ -25,7 +19,17 @@ constexpr const char* kUnreached =
     "stands where this configuration never comes: with no left side every row sees tile 0, so that "
     "no tile is left to skip behind a warpgroup's last";
 
+constexpr const char* kGeneric =
+    "copies and tcgen05.commit come to their mbarrier by the generic proxy (PTX ISA 9.7.9.25, "
+    "9.7.9.27, 9.7.16.12), and in a kernel without clusters bar.sync orders them after its "
+    "initialisation";
+
 constexpr Survivor kEquivalents[] = {
+    {"no_fence_of_init", kGeneric},
+    {"forward_causal/no_fence/0", kGeneric},
+    {"forward_ordered/no_fence/0", kGeneric},
+    {"chain_no_fence_of_init", kGeneric},
+    {"chain/no_fence/0", kGeneric},
     {"forward_causal/arrive_twice/11", kUnreached},
     {"forward_ordered/parity/17", kUnreached},
     {"forward_ordered/arrive_twice/11", kUnreached},

@@ -46,28 +46,44 @@ Row forward(const char* name, const fa4::test::Shape& shape, Causal causal) {
           }};
 }
 
-std::vector<Row> rows() {
-  std::vector<Row> all;
-  all.push_back(forward("forward, d 64, causal", {.s_q = 1024, .s_k = 1024, .heads_q = 2, .d = 64},
-                        Causal::kBottomRight));
-  all.push_back(
-      forward("forward, d 128", {.s_q = 1024, .s_k = 1024, .heads_q = 1, .d = 128}, Causal::kNone));
-  const auto chain =
+Row chain() {
+  const auto compiled =
       gpu::jit::compile({test::chain_source(), "sm_100a", {}}, gpu::CodeFormat::kPtx);
-  want(chain.status().message());
-  all.push_back({"tcgen05 chain", [ptx = chain->ptx](const RunOptions& options) {
-                   const test::ChainRun run = test::run_chain(ptx, options);
-                   want(run.error);
-                   return run.tally;
-                 }});
+  want(compiled.status().message());
+  return {"tcgen05 chain", [ptx = compiled->ptx](const RunOptions& options) {
+            const test::ChainRun run = test::run_chain(ptx, options);
+            want(run.error);
+            return run.tally;
+          }};
+}
+
+Row pair() {
   test::Gemm gemm;
   gemm.group = 2;
   gemm.m = 256;
-  all.push_back({"tcgen05 pair", [gemm](const RunOptions& options) {
-                   const test::GemmRun run = test::run_gemm(gemm, options);
-                   want(run.error);
-                   return run.tally;
-                 }});
+  return {"tcgen05 pair", [gemm](const RunOptions& options) {
+            const test::GemmRun run = test::run_gemm(gemm, options);
+            want(run.error);
+            return run.tally;
+          }};
+}
+
+/// Those whose name has the text in it.
+std::vector<Row> rows(const std::string& text) {
+  std::vector<Row> all;
+  const auto wanted = [&](const char* name) {
+    return std::string(name).find(text) != std::string::npos;
+  };
+  const char *narrow = "forward, d 64, causal", *wide = "forward, d 128";
+  if (wanted(narrow)) {
+    all.push_back(
+        forward(narrow, {.s_q = 1024, .s_k = 1024, .heads_q = 2, .d = 64}, Causal::kBottomRight));
+  }
+  if (wanted(wide)) {
+    all.push_back(forward(wide, {.s_q = 1024, .s_k = 1024, .heads_q = 1, .d = 128}, Causal::kNone));
+  }
+  if (wanted("tcgen05 chain")) all.push_back(chain());
+  if (wanted("tcgen05 pair")) all.push_back(pair());
   return all;
 }
 
@@ -76,8 +92,7 @@ int main(int argc, char** argv) {
   const std::string only = argc > 2 ? argv[2] : "";
   const test::Unjudged unjudged;  // options are taken as they are
   std::printf("millions of warp-instructions a second    off     on\n");
-  for (const Row& row : rows()) {
-    if (argc > 3 && row.name.find(argv[3]) == std::string::npos) continue;
+  for (const Row& row : rows(argc > 3 ? argv[3] : "")) {
     double best[2] = {0, 0};
     for (int round = 0; round < rounds; ++round) {
       for (const int on : {0, 1}) {

@@ -31,7 +31,7 @@ uint64_t resident_bytes(const Kernel& kernel, const Grid& grid) {
 /// A dimension of the grid or of a block: what is wrong with it; empty if nothing is.
 std::string wrong_extent(const char* what, size_t dimension, uint32_t extent, uint32_t most) {
   if (extent > 0 && extent <= most) return {};
-  return std::string(what) + " dimension " + std::to_string(dimension) + " is " +
+  return std::string(what) + " in dimension " + std::to_string(dimension) + " are " +
          std::to_string(extent) + "; allowed: 1 to " + std::to_string(most);
 }
 
@@ -51,8 +51,8 @@ Status check_launch(const Kernel& kernel, const Grid& grid, size_t param_bytes) 
   };
   uint64_t threads = 1, ctas = 1, blocks = 1;
   for (size_t i = 0; i < 3; ++i) {
-    for (const std::string& text : {wrong_extent("grid", i, grid.blocks[i], kMostBlocks[i]),
-                                    wrong_extent("block", i, grid.threads[i], kMostThreads[i])}) {
+    for (const std::string& text : {wrong_extent("blocks", i, grid.blocks[i], kMostBlocks[i]),
+                                    wrong_extent("threads", i, grid.threads[i], kMostThreads[i])}) {
       if (!text.empty()) return wrong(text);
     }
     threads *= std::min(grid.threads[i], kMaxThreads + 1);

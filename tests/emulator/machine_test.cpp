@@ -241,6 +241,8 @@ TEST(Machine, LaunchesAreChecked) {
   EXPECT_NE(error_of("", 32, {.dynamic_shared = 1u << 20}).find("dynamic shared memory"),
             std::string::npos);
   EXPECT_NE(error_of("", 2048).find("threads"), std::string::npos);
+  EXPECT_NE(error_of("", 32, {.blocks = {1, 65536, 1}}).find("allowed: 1 to 65535"),
+            std::string::npos);
   EXPECT_NE(error_of("", 32, {.blocks = {3, 1, 1}, .cluster = {2, 1, 1}}).find("multiple"),
             std::string::npos);
 }

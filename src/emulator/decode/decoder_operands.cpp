@@ -63,6 +63,17 @@ void Decoder::want_operands(size_t low, size_t high) {
   }
 }
 
+namespace {
+
+/// The number that the digits are.
+uint32_t number_of(std::string_view digits) {
+  uint32_t number = 0;
+  for (const char c : digits) number = number * 10 + static_cast<uint32_t>(c - '0');
+  return number;
+}
+
+}  // namespace
+
 std::optional<uint32_t> Decoder::find_register(std::string_view name) {
   size_t digits = name.size();
   while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') --digits;
@@ -72,19 +83,11 @@ std::optional<uint32_t> Decoder::find_register(std::string_view name) {
   for (uint32_t s = scope_;; s = scopes_[s].parent) {
     Scope& scope = scopes_[s];
     if (const auto it = scope.registers.find(name); it != scope.registers.end()) return it->second;
-    if (numbered) {
-      const auto it = scope.families.find(family);
-      if (it != scope.families.end()) {
-        uint32_t number = 0;
-        for (size_t i = digits; i < name.size(); ++i) {
-          number = number * 10 + static_cast<uint32_t>(name[i] - '0');
-        }
-        if (number < it->second.count) {
-          const uint32_t reg = registers_.add(it->second.type);
-          scope.registers.emplace(name, reg);
-          return reg;
-        }
-      }
+    const auto it = numbered ? scope.families.find(family) : scope.families.end();
+    if (it != scope.families.end() && number_of(name.substr(digits)) < it->second.count) {
+      const uint32_t reg = registers_.add(it->second.type);
+      scope.registers.emplace(name, reg);
+      return reg;
     }
     if (s == scopes_[s].parent) return std::nullopt;
   }

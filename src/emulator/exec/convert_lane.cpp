@@ -25,7 +25,8 @@ Value fetch(Type type, uint64_t bits, bool flush_zero) {
       v.integer = static_cast<uint8_t>(bits);
       break;
     case Type::kS8:
-      v.integer = static_cast<int8_t>(bits);
+      // The sign comes down with a shift: an int8_t is a character to some.
+      v.integer = static_cast<int32_t>(static_cast<uint32_t>(bits) << 24) >> 24;
       break;
     case Type::kU16:
       v.integer = static_cast<uint16_t>(bits);

@@ -2,6 +2,7 @@
 // cvt: PTX ISA 9.7.9.21. What kernels do all the time has vector handlers; everything else takes
 // one lane at a time through the widest type.
 #include <limits>
+#include <type_traits>
 
 #include "emulator/exec/convert_lane.h"
 #include "emulator/exec/handlers.h"
@@ -164,13 +165,24 @@ HWY_AFTER_NAMESPACE();
 namespace fa4::emulator::exec {
 namespace {
 
+/// The lowest bits of x as a From, with its sign.
+template <class From, class To>
+To low(uint64_t x) {
+  if constexpr (std::is_signed_v<From>) {
+    constexpr int kUpper = 64 - 8 * static_cast<int>(sizeof(From));
+    return static_cast<To>(static_cast<int64_t>(x << kUpper) >> kUpper);
+  } else {
+    return static_cast<To>(static_cast<From>(x));
+  }
+}
+
 template <class From, class To>
 Step low_bits(Warp& w, const Inst& i, uint32_t mask) {
   const uint64_t* a = w.reg<uint64_t>(i.a);
   To* d = w.reg<To>(i.d);
   for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
     const int l = __builtin_ctz(rest);
-    d[l] = static_cast<To>(static_cast<From>(a[l]));
+    d[l] = low<From, To>(a[l]);
   }
   return Step::kNext;
 }

@@ -53,7 +53,7 @@ Step float32x2(Warp& w, const Inst& i, uint32_t mask) {
   const uint32_t* c = operands_of(kOp) >= 3 ? w.reg<uint32_t>(i.c) : a;
   uint32_t* d = w.reg<uint32_t>(i.d);
   if (mask == kAllLanes) {
-#pragma GCC ivdep
+    FA4_LANES_APART
     for (uint32_t k = 0; k < 2 * kLanes; ++k) {
       d[k] = float_word<kOp, kFlush, false, kDirected>(a[k], b[k], c[k], round);
     }

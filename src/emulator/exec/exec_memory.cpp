@@ -17,7 +17,7 @@ Type type_of(const Inst& i) { return static_cast<Type>(i.mod[0]); }
 uint64_t extend(uint64_t x, Type type, uint32_t register_bytes) {
   switch (type) {
     case Type::kS8:
-      x = static_cast<uint64_t>(static_cast<int8_t>(x));
+      x = static_cast<uint64_t>(static_cast<int64_t>(x << 56) >> 56);
       break;
     case Type::kS16:
       x = static_cast<uint64_t>(static_cast<int16_t>(x));

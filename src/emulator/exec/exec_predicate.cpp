@@ -50,9 +50,9 @@ HWY_INLINE bool holds(T a, T b) {
       case Compare::kGeu:
         return !(a < b);
       case Compare::kNum:
-        return a == a && b == b;
+        return a <= b || a > b;
       case Compare::kNan:
-        return a != a || b != b;
+        return !(a <= b || a > b);
       case Compare::kNe:
         return a < b || a > b;
       default:

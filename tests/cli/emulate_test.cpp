@@ -273,6 +273,30 @@ TEST_F(EmulateCommand, ChecksForRaces) {
   EXPECT_EQ(right.code, 0) << right.text;
   EXPECT_TRUE(nlohmann::json::parse(right.text)["warnings"].empty()) << right.text;
   EXPECT_EQ(run_program("emulate " + path("race.ptx") + rest + "some").code, 2);
+  const std::string forgive = " --forgive shared-race+shared-undefined+register-undefined";
+  EXPECT_EQ(run_program("emulate " + path("race.ptx") + rest + "errors" + forgive).code, 0);
+  const Outcome counted = run_program("emulate " + path("race.ptx") + rest + "warnings" + forgive);
+  EXPECT_EQ(counted.code, 0) << counted.text;
+  EXPECT_TRUE(counted.says("shared-race: ")) << counted.text;
+  const Outcome unknown = run_program("emulate " + path("race.ptx") + rest + "off --forgive races");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_TRUE(unknown.says("--forgive: is races; allowed: register-undefined, ")) << unknown.text;
+}
+
+TEST_F(EmulateCommand, PrintsWhatTheKernelPrints) {
+  write_text("print.ptx",
+             ".version 8.0\n.target sm_80\n.address_size 64\n"
+             ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);\n"
+             ".global .b8 format[8] = {60, 37, 100, 62, 10, 0};\n"  // "<%d>\n"
+             ".visible .entry k()\n{\n.local .align 8 .b8 depot[8];\n.reg .b64 %rd<4>;\n"
+             ".reg .b32 %r<4>;\nmov.u64 %rd1, depot;\ncvta.local.u64 %rd2, %rd1;\n"
+             "mov.u32 %r1, %tid.x;\nst.local.u32 [%rd1], %r1;\nmov.u64 %rd3, format;\n"
+             "cvta.global.u64 %rd3, %rd3;\n{ .param .b64 f; .param .b64 a; .param .b32 r;\n"
+             "st.param.b64 [f], %rd3;\nst.param.b64 [a], %rd2;\n"
+             "call.uni (r), vprintf, (f, a); }\nret;\n}\n");
+  const Outcome run = run_program("emulate " + path("print.ptx") + " --block 3");
+  EXPECT_EQ(run.code, 0) << run.text;
+  EXPECT_TRUE(run.says("<0>\n<1>\n<2>\n")) << run.text;
 }
 
 TEST_F(EmulateCommand, CountsByRole) {

@@ -41,7 +41,9 @@ class Printer {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw Fault("vprintf of \"" + format_ + "\": " + what);
+    std::string shown;
+    for (const char c : format_) shown += c == '\n' ? std::string("\\n") : std::string(1, c);
+    throw Fault("vprintf of \"" + shown + "\": " + what);
   }
 
   std::string text_at(uint64_t address) const {

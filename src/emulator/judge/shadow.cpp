@@ -18,7 +18,7 @@ Event event_of(const Actor& a, uint8_t bytes) {
 
 bool same_doer(const Event& a, const Event& b) {
   return a.who == b.who && a.epoch == b.epoch && a.lane == b.lane && a.bytes == b.bytes &&
-         a.atomic == b.atomic && a.pc == b.pc;
+         a.atomic == b.atomic && a.pc == b.pc && a.run == b.run;
 }
 
 }  // namespace
@@ -46,6 +46,10 @@ void ReadLists::drop(uint32_t& number) {
 void CellKeeper::check(Clash clash, const Event& earlier, uint8_t bytes, uint64_t number,
                        const Actor& actor, bool ask) {
   if (earlier.none() || (earlier.bytes & bytes) == 0) return;
+  if (earlier.run) {
+    for (uint32_t i = 0; i < 4; ++i) check(clash, earlier.word(i), bytes, number + i, actor, ask);
+    return;
+  }
   if (earlier.atomic && actor.atomic) return;
   // Lanes of one instruction that store to one place: one of them is the last.
   const bool together = clash == Clash::kWriteAfterWrite && earlier.who == actor.who() &&
@@ -195,7 +199,10 @@ void ChunkKeeper::split(Chunk& chunk) {
     }
   }
   Parts& cells = parts(chunk.parts);
-  for (uint32_t i = 0; i < kCells; ++i) cells_.copy(chunk.whole, cells[i]);
+  for (uint32_t i = 0; i < kCells; ++i) {
+    cells_.copy(chunk.whole, cells[i]);
+    if (chunk.whole.write.run) cells[i].write = chunk.whole.write.word(i);
+  }
   cells_.drop(chunk.whole);
 }
 
@@ -210,7 +217,9 @@ void ChunkKeeper::touch(Chunk& chunk, uint64_t number, uint32_t first, uint32_t 
   Parts& cells = parts(chunk.parts);
   if (count == kCellBytes && first % kCellBytes == 0) {
     const uint32_t i = first / kCellBytes;
-    return touch_cell(cells[i], number * kCells + i, kAll, touch, actor, ask);
+    touch_cell(cells[i], number * kCells + i, kAll, touch, actor, ask);
+    if (i == kCells - 1 && touch == Touch::kWrite) merge(chunk);
+    return;
   }
   for (uint32_t at = first; at < first + count;) {
     const uint32_t i = at / kCellBytes, begin = at % kCellBytes;
@@ -219,9 +228,33 @@ void ChunkKeeper::touch(Chunk& chunk, uint64_t number, uint32_t first, uint32_t 
     touch_cell(cells[i], number * kCells + i, bytes, touch, actor, ask);
     at += n;
   }
-  if (!all || touch != Touch::kWrite) return;
+  if (touch != Touch::kWrite) return;
+  if (!all) {
+    if (first + count == kBytes) merge(chunk);
+    return;
+  }
   // Nothing but this write is left: one cell again.
   cells_.copy(cells[0], chunk.whole);
+  free_.push_back(chunk.parts);
+  chunk.parts = 0;
+}
+
+/// One cell again, if the four were written by lanes of one instruction, each its own, or by all
+/// of them in parts, and nobody has looked since.
+void ChunkKeeper::merge(Chunk& chunk) {
+  const Parts& cells = parts(chunk.parts);
+  const Event& first = cells[0].write;
+  const bool together = first.lane == kWholeWarp;
+  if (first.none()) return;
+  for (uint32_t i = 0; i < kCells; ++i) {
+    const Event& w = cells[i].write;
+    const bool same = w.who == first.who && w.epoch == first.epoch && w.pc == first.pc &&
+                      w.bytes == 0xf && w.async == first.async && w.atomic == first.atomic &&
+                      w.lane == (together ? first.lane : first.lane + i);
+    if (!same || cells[i].readers != 0 || cells[i].more != 0) return;
+  }
+  chunk.whole.write = first;
+  chunk.whole.write.run = !together;
   free_.push_back(chunk.parts);
   chunk.parts = 0;
 }

@@ -25,6 +25,16 @@ struct Event {
   bool async : 1 = false;
   bool atomic : 1 = false;
   bool writes : 1 = false;  ///< Of an atomic access, which stands among the reads.
+  /// Of a chunk: its four words were written by as many neighbouring lanes, from `lane` on.
+  bool run : 1 = false;
+
+  /// Of a run: that of a word.
+  Event word(uint32_t i) const {
+    Event e = *this;
+    e.lane = static_cast<uint8_t>(lane + i);
+    e.run = false;
+    return e;
+  }
 
   bool none() const { return who == 0; }
 };
@@ -161,6 +171,7 @@ class ChunkKeeper {
   void touch_cell(Cell& cell, uint64_t number, uint8_t bytes, Touch touch, const Actor& actor,
                   bool ask);
   void split(Chunk& chunk);
+  void merge(Chunk& chunk);
 
   CellKeeper cells_;
   using Parts = std::array<Cell, kCells>;

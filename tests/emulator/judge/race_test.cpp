@@ -55,6 +55,42 @@ const RuleCase kCases[] = {
     add.u32 b, b, smem;
     ld.shared.u32 c, [b];
 )"},
+    // Neighbouring lanes have written the words that are read together.
+    {"FourWordsOfAnotherWarp", Rule::kSharedRace, R"(
+    @first st.shared.u32 [a], tid;
++   bar.sync 0;
+    and.b32 b, lane, 7;
+    shl.b32 b, b, 4;
+    add.u32 b, b, smem;
+    @!first ld.shared.v4.u32 {b, c, d, e}, [b];
+)"},
+    {"FourWordsOfTheWarp", Rule::kWarpRace, R"(
+    st.shared.u32 [a], tid;
++   bar.warp.sync 0xffffffff;
+    and.b32 b, a, 0xfffffff0;
+    ld.shared.v4.u32 {b, c, d, e}, [b];
+)"},
+    {"FourWordsOverwritten", Rule::kSharedRace, R"(
+    @first st.shared.u32 [a], tid;
+-   bar.warp.sync 0xffffffff;
++   bar.sync 0;
+    and.b32 b, lane, 7;
+    shl.b32 b, b, 4;
+    add.u32 b, b, smem;
+    setp.eq.u32 p, tid, 39;
+    @p st.shared.v4.u32 [b], {b, b, b, b};
+)"},
+    {"EightHalvesOfAnotherWarp", Rule::kSharedRace, R"(
+    mov.b32 c, 7;
+    shl.b32 b, lane, 1;
+    add.u32 b, b, smem;
+    @first st.shared.u16 [b], c;
++   bar.sync 0;
+    and.b32 b, lane, 3;
+    shl.b32 b, b, 4;
+    add.u32 b, b, smem;
+    @!first ld.shared.v4.u32 {b, c, d, e}, [b];
+)"},
     {"OneLaneArrivesForAll", Rule::kSharedRace, kBarrier + R"(
     @first st.shared.u32 [a], tid;
 +   bar.warp.sync 0xffffffff;

@@ -115,6 +115,15 @@ class CopyOp final : public TensorOp {
     for (size_t i = 0; i < ctas(); ++i) copy_into(cta(i));
   }
 
+  /// Four columns of a lane.
+  static void put(TensorMemory& t, uint32_t column, uint32_t lane,
+                  const std::array<uint32_t, 4>& words) {
+    for (uint32_t k = 0; k < 4; ++k) {
+      t.column(column + k)[lane] = words[k];
+      t.written[column + k].add(LaneSet::range(lane, 1));
+    }
+  }
+
   void copy_into(Cta& cta) const {
     const CopyShape shape = shape_of(copy_);
     TensorMemory& t = tensor_memory(cta);
@@ -126,11 +135,7 @@ class CopyOp final : public TensorOp {
         std::array<uint32_t, 4> words;
         std::memcpy(words.data(), source_.chunk(cta, MajorLayout::kK, row, chunk), sizeof words);
         for (uint32_t i = 0; i < shape.broadcast; ++i) {
-          const uint32_t lane = base + lane_of(copy_, row, i);
-          for (uint32_t k = 0; k < 4; ++k) {
-            t.column(column + 4 * chunk + k)[lane] = words[k];
-            t.written[column + 4 * chunk + k].add(LaneSet::range(lane, 1));
-          }
+          put(t, column + 4 * chunk, base + lane_of(copy_, row, i), words);
         }
       }
     }

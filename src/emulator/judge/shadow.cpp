@@ -195,7 +195,7 @@ void ChunkKeeper::split(Chunk& chunk) {
   } else {
     chunk.parts = used_++;
     if (chunk.parts / kBlock >= blocks_.size()) {
-      blocks_.push_back(std::make_unique<Parts[]>(kBlock));
+      blocks_.push_back(std::make_unique_for_overwrite<std::byte[]>(kBlock * sizeof(Parts)));
     }
   }
   Parts& cells = parts(chunk.parts);

@@ -174,11 +174,14 @@ class ChunkKeeper {
   void merge(Chunk& chunk);
 
   CellKeeper cells_;
-  using Parts = std::array<Cell, kCells>;
+  using Parts = Cell[kCells];
   static constexpr uint32_t kBlock = 64;
-  Parts& parts(uint32_t number) { return blocks_[number / kBlock][number % kBlock]; }
+  Parts& parts(uint32_t number) {
+    return reinterpret_cast<Parts*>(blocks_[number / kBlock].get())[number % kBlock];
+  }
 
-  std::vector<std::unique_ptr<Parts[]>> blocks_;
+  /// Cells by blocks of bytes: they come into being when split() fills them.
+  std::vector<std::unique_ptr<std::byte[]>> blocks_;
   uint32_t used_ = 1;  ///< Numbers given out so far; 0 is none.
   std::vector<uint32_t> free_;
 };

@@ -192,7 +192,6 @@ void Judge::after_effect(Warp& warp, uint32_t pc, uint32_t lanes) {
       break;
     case Effect::kFenceProxy:
       threads.fence_proxies(lanes);
-      fence_inits(lanes);
       break;
     case Effect::kFenceMbarrierInit:
       fence_inits(lanes);

@@ -79,7 +79,7 @@ constexpr uint32_t kMbarrierBytes = 8;
 struct MbarrierWatch {
   BarrierClocks clocks;
   Event init;
-  bool fenced = false;                   ///< fence.mbarrier_init, or fence.proxy.async.
+  bool fenced = false;                   ///< By fence.mbarrier_init.
   bool known = false;                    ///< To all CTAs, by a cluster barrier after that.
   std::map<uint64_t, uint64_t> waiting;  ///< Phases awaited, by component and lanes.
   /// By warp and lane: 2 more than the last phase seen complete; 0: none yet.

@@ -43,6 +43,14 @@ const RuleCase kCases[] = {
     barrier.cluster.wait;
 )" + kArriveAtTheOther,
      1, 2},
+    {"InitWithAnotherFence", Rule::kMbarrierInitFence, R"(
+    @one mbarrier.init.shared::cta.b64 [bar], 1;
+-   @one fence.proxy.async.shared::cta;
++   @one fence.mbarrier_init.release.cluster;
+    barrier.cluster.arrive.relaxed;
+    barrier.cluster.wait;
+)" + kArriveAtTheOther,
+     1, 2},
     // A release and an acquire order everything: no fence is needed.
     {"InitBeforeACommonBarrier", Rule::kMbarrierInitFence, R"(
     @one mbarrier.init.shared::cta.b64 [bar], 1;

@@ -26,6 +26,7 @@ struct Request {
   std::vector<std::string> arguments;
   emulator::RunOptions run;
   std::string timing = "random", schedule = "random", checks = "errors", forgive;
+  std::string late_loads = "on", late_stores = "on", sums = "quick";
   int workers = 1, resident = 2, runs = 1;
   double max_instructions = 1e12, tiles = 1;
   bool list = false, json = false;
@@ -66,15 +67,9 @@ std::function<std::string(const std::string&)> checker_of(std::string_view optio
   };
 }
 
-void add_run_flags(CommandLine& line, Request& r) {
+/// Those of RunOptions' words.
+void add_word_flags(CommandLine& line, Request& r) {
   const char* group = "Running";
-  line.add("--target", r.target, "Refuse PTX that is for another target, such as sm_90a")
-      .group(group);
-  line.add("--seed", r.run.seed, "What the order of things is drawn from (default: 0)")
-      .group(group);
-  line.add("--runs", r.runs, "Runs, each with the next seed; they must agree (default: 1)")
-      .range(1, 1000000)
-      .group(group);
   line.add("--timing", r.timing, "When asynchronous operations complete (default: random)")
       .check(checker_of("timing"))
       .group(group);
@@ -90,6 +85,29 @@ void add_run_flags(CommandLine& line, Request& r) {
       .type("RULES")
       .check(checker_of("forgive"))
       .group(group);
+  line.add("--late-loads", r.late_loads,
+           "Whether tcgen05.ld reads as late as the timing says, or\nat once (default: on)")
+      .check(checker_of("late_loads"))
+      .group(group);
+  line.add("--late-stores", r.late_stores, "The same of tcgen05.st (default: on)")
+      .check(checker_of("late_stores"))
+      .group(group);
+  line.add("--sums", r.sums,
+           "How mma.sync and wgmma add: quick, or as an H200 does (default: quick)")
+      .check(checker_of("sums"))
+      .group(group);
+}
+
+void add_run_flags(CommandLine& line, Request& r) {
+  const char* group = "Running";
+  line.add("--target", r.target, "Refuse PTX that is for another target, such as sm_90a")
+      .group(group);
+  line.add("--seed", r.run.seed, "What the order of things is drawn from (default: 0)")
+      .group(group);
+  line.add("--runs", r.runs, "Runs, each with the next seed; they must agree (default: 1)")
+      .range(1, 1000000)
+      .group(group);
+  add_word_flags(line, r);
   line.add("--workers", r.workers, "Host threads; only one replays a seed (default: 1)")
       .range(1, 1024)
       .group(group);
@@ -133,6 +151,9 @@ void resolve(Request& r) {
   set_option(r.run, "schedule", r.schedule);
   set_option(r.run, "checks", r.checks);
   set_option(r.run, "forgive", r.forgive);
+  set_option(r.run, "late_loads", r.late_loads);
+  set_option(r.run, "late_stores", r.late_stores);
+  set_option(r.run, "sums", r.sums);
   r.run.workers = static_cast<uint32_t>(r.workers);
   r.run.resident_clusters = static_cast<uint32_t>(r.resident);
   r.run.print = [to = r.json ? stderr : stdout](std::string_view text) {

@@ -281,6 +281,8 @@ TEST_F(EmulateCommand, ChecksForRaces) {
   const Outcome unknown = run_program("emulate " + path("race.ptx") + rest + "off --forgive races");
   EXPECT_EQ(unknown.code, 2);
   EXPECT_TRUE(unknown.says("--forgive: is races; allowed: register-undefined, ")) << unknown.text;
+  const std::string others = " --late-loads off --late-stores off --sums hopper";
+  EXPECT_EQ(run_program("emulate " + path("right.ptx") + rest + "errors" + others).code, 0);
 }
 
 TEST_F(EmulateCommand, PrintsWhatTheKernelPrints) {

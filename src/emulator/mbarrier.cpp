@@ -10,10 +10,13 @@
 namespace fa4::emulator {
 namespace {
 
+/// Hopper's layout, as far as one word of an H200 shows it: bit 63 the phase's parity, from bit 43
+/// on the pending and from bit 1 on the expected arrivals, both negated. Between them there is room
+/// for the transaction count, whose sign has not been seen.
 uint64_t image_of(const Mbarrier& b) {
-  return static_cast<uint64_t>(b.phase & 1) << 62 |
-         (static_cast<uint64_t>(b.bytes) & 0x3fffff) << 40 |
-         static_cast<uint64_t>(b.expected) << 20 | b.pending;
+  const auto negated = [](uint32_t count) { return uint64_t{(0u - count) & kMaxArrivals}; };
+  return (b.phase & 1) << kParityBit | negated(b.pending) << kPendingBit |
+         (static_cast<uint64_t>(b.bytes) & 0x3fffff) << 21 | negated(b.expected) << 1;
 }
 
 std::byte* bytes_of(Cluster& cluster, uint32_t address, Access access = Access::kAtomic) {
@@ -154,6 +157,8 @@ bool mbarrier_test(Cluster& cluster, uint32_t address, uint32_t parity) {
   return (find(cluster, address).barrier.phase & 1) != (parity & 1);
 }
 
-uint32_t pending_of_state(uint64_t state) { return static_cast<uint32_t>(state & kMaxArrivals); }
+uint32_t pending_of_state(uint64_t state) {
+  return (0u - static_cast<uint32_t>(state >> kPendingBit)) & kMaxArrivals;
+}
 
 }  // namespace fa4::emulator

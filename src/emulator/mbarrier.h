@@ -29,6 +29,9 @@ struct MbarrierTable {
 constexpr uint32_t kMaxArrivals = (1u << 20) - 1;
 constexpr int64_t kMaxBytes = (1 << 20) - 1;
 
+/// Places in the 64 bits of a state.
+constexpr uint32_t kParityBit = 63, kPendingBit = 43;
+
 // `address` is a shared::cluster address. All throw Fault on misuse.
 void mbarrier_init(Cluster& cluster, uint32_t address, uint32_t arrivals);
 void mbarrier_invalidate(Cluster& cluster, uint32_t address);
@@ -43,7 +46,9 @@ void mbarrier_add_pending(Cluster& cluster, uint32_t address, uint32_t arrivals)
 /// Whether the phase of this parity is complete: the current phase has the other.
 bool mbarrier_test(Cluster& cluster, uint32_t address, uint32_t parity);
 /// The parity of the phase that a state was taken in.
-inline uint32_t parity_of_state(uint64_t state) { return static_cast<uint32_t>(state >> 62 & 1); }
+inline uint32_t parity_of_state(uint64_t state) {
+  return static_cast<uint32_t>(state >> kParityBit);
+}
 uint32_t pending_of_state(uint64_t state);
 
 }  // namespace fa4::emulator

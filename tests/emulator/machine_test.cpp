@@ -237,6 +237,29 @@ TEST(Machine, BarrierMisuseIsFound) {
   expect_fault("barrier.cluster.wait;", "without an arrival");
 }
 
+// Three arrivals and 4096 bytes end a phase, one arrival is dropped: what an H200 showed then.
+TEST(Machine, AnMbarrierLooksAsOnHopper) {
+  const auto out = run_threads(R"(
+    .shared .align 8 .b8 bar[8];
+    setp.ne.u32 %p1, %t, 0;
+    @%p1 ret;
+    mbarrier.init.shared::cta.b64 [bar], 3;
+    mbarrier.arrive.shared::cta.b64 _, [bar];
+    mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 4096;
+    mbarrier.arrive.shared::cta.b64 _, [bar];
+    mbarrier.arrive.shared::cta.b64 _, [bar];
+    mbarrier.complete_tx.relaxed.cluster.shared::cluster.b64 [bar], 4096;
+    mbarrier.arrive_drop.shared::cta.b64 %d1, [bar];
+    ld.shared.b64 %d2, [bar];
+    mbarrier.pending_count.b64 %r1, %d1;
+    st.global.u64 [%out], %d2;
+    st.global.u32 [%out+8], %r1;
+  )");
+  EXPECT_EQ(out[0], 0x001ffffcu);
+  EXPECT_EQ(out[1], 0xfffff000u);
+  EXPECT_EQ(out[2], 3u);
+}
+
 TEST(Machine, LaunchesAreChecked) {
   EXPECT_NE(error_of("", 32, {.dynamic_shared = 1u << 20}).find("dynamic shared memory"),
             std::string::npos);

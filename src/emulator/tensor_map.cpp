@@ -11,7 +11,7 @@ namespace {
 
 // 32-bit words of the format.
 constexpr size_t kAddress = 0, kHeader = 2, kStrides = 3, kStridesHigh = 7, kDims = 8, kBox0 = 13,
-                 kBoxes = 14;
+                 kBoxes = 14, kBoxBytes = 16, kRepeat = 18;
 constexpr uint32_t kInterleaveShift = 11, kSwizzleShift = 13, kNanShift = 15, kTf32Shift = 16,
                    kPromotionShift = 17;
 /// How much stays together within 128 bytes: 16, 32, 32 with the flip, 64 bytes. The place is not
@@ -80,6 +80,23 @@ uint32_t size_of(MapType type) {
   }
 }
 
+namespace {
+
+/// What an H200's driver (580) writes into two words that nothing documents and that copies here do
+/// not need: a box's bytes in shared memory, where the driver counts strided dimensions rounded
+/// down (copies round them up), and the bytes after which the swizzle repeats. Of the swizzles of
+/// larger pieces it has not been seen.
+uint32_t box_word(const TensorMapSpec& s) {
+  uint32_t bytes = size_of(s.type) * s.box[0];
+  for (uint32_t i = 1; i < s.rank; ++i) bytes *= s.box[i] / s.element_strides[i];
+  return bytes;
+}
+uint32_t repeat_word(Swizzle swizzle) {
+  return swizzle == Swizzle::kOff ? 16 : row_span(swizzle) * 8;
+}
+
+}  // namespace
+
 Result<TensorMapBytes> encode_tensor_map(const TensorMapSpec& s) {
   const Status status = check(s);
   if (!status.ok()) return status;
@@ -102,6 +119,8 @@ Result<TensorMapBytes> encode_tensor_map(const TensorMapSpec& s) {
     if (i > 0) w[kBoxes] |= (s.box[i] - 1) << (8 * (i - 1));
   }
   w[kBox0] |= (s.box[0] - 1) << 24;
+  w[kBoxBytes] = box_word(s);
+  w[kRepeat] = repeat_word(s.swizzle);
   TensorMapBytes bytes;
   std::memcpy(bytes.data(), w.data(), bytes.size());
   return bytes;

@@ -13,14 +13,34 @@ namespace fa4::emulator {
 namespace {
 
 /// Bytes that no swizzle parts.
-constexpr uint32_t piece_of(Swizzle s) { return s == Swizzle::k128Atom32Flip ? 8 : 16; }
+constexpr uint32_t swizzle_piece(Swizzle s) { return s == Swizzle::k128Atom32Flip ? 8 : 16; }
+/// Stores write whole ones, beyond the end of the tensor's rows too.
+constexpr uint32_t kStorePiece = 16;
 constexpr uint64_t kMaxBoxBytes = 256 * 1024;
 /// Chunks change places within these many bytes.
 constexpr uint32_t kLine = 128;
 
-/// Bytes of shared memory that a box may touch.
+/// Bytes of shared memory that a box may touch. A row of a swizzled box takes the swizzle's whole
+/// span, how short it be: CUDA's programming guide wants room for that, and on an H200 copies of
+/// half as wide boxes into memory for their bytes alone end as illegal addresses. What stands in
+/// the gaps afterwards is not known; here, what stood there.
 uint32_t touched(const TensorMapSpec& map, uint32_t bytes) {
-  return map.swizzle == Swizzle::kOff ? bytes : (bytes + kLine - 1) / kLine * kLine;
+  if (map.swizzle == Swizzle::kOff) return bytes;
+  const uint32_t rows = bytes / (map.box[0] * size_of(map.type));
+  return (rows * row_span(map.swizzle) + kLine - 1) / kLine * kLine;
+}
+
+/// f(offset in the dense box, offset in shared memory, bytes) for what stays together.
+template <class F>
+void for_pieces(const TensorMapSpec& map, uint32_t address, uint32_t bytes, F f) {
+  if (map.swizzle == Swizzle::kOff) return f(0u, 0u, bytes);
+  const uint32_t row = map.box[0] * size_of(map.type), span = row_span(map.swizzle);
+  const uint32_t piece = swizzle_piece(map.swizzle);
+  for (uint32_t from = 0, line = address; from < bytes; line += span - row) {
+    for (const uint32_t end = from + row; from < end; from += piece, line += piece) {
+      f(from, swizzled(line, map.swizzle) - address, piece);
+    }
+  }
 }
 
 /// Extents of the box in shared memory: strided dimensions are thinned out.
@@ -182,7 +202,9 @@ void write_box(const MemoryMap& memory, const TensorMapSpec& map, const Coordina
   const uint32_t size = size_of(map.type), row_bytes = map.box[0] * size;
   for_rows(map, at, [&](uint32_t row, uint64_t offset, uint32_t first, uint32_t last) {
     if (first == last) return;
-    const uint32_t bytes = (last - first) * size;
+    uint32_t bytes = (last - first) * size;
+    if (reduce == ReduceKind::kReplace)
+      bytes = (bytes + kStorePiece - 1) / kStorePiece * kStorePiece;
     const std::byte* from = box.data() + size_t{row} * row_bytes + first * size;
     std::byte* to =
         resolve_global(memory, map.address + offset + first * size, bytes, Access::kWrite);
@@ -204,14 +226,9 @@ void box_to_shared(Cluster& cluster, uint32_t address, const TensorMapSpec& map,
   const auto bytes = static_cast<uint32_t>(box.size());
   std::byte* to =
       resolve_shared(cluster, address, touched(map, bytes), kLine, Access::kWrite, Proxy::kAsync);
-  if (map.swizzle == Swizzle::kOff) {
-    std::memcpy(to, box.data(), bytes);
-    return;
-  }
-  const uint32_t piece = piece_of(map.swizzle);
-  for (uint32_t i = 0; i < bytes; i += piece) {
-    std::memcpy(to + (swizzled(address + i, map.swizzle) - address), box.data() + i, piece);
-  }
+  for_pieces(map, address, bytes, [&](uint32_t in_box, uint32_t in_shared, uint32_t count) {
+    std::memcpy(to + in_shared, box.data() + in_box, count);
+  });
 }
 
 std::vector<std::byte> box_from_shared(Cluster& cluster, uint32_t address,
@@ -220,10 +237,9 @@ std::vector<std::byte> box_from_shared(Cluster& cluster, uint32_t address,
   const std::byte* from =
       resolve_shared(cluster, address, touched(map, bytes), kLine, Access::kRead, Proxy::kAsync);
   std::vector<std::byte> box(bytes);
-  const uint32_t piece = piece_of(map.swizzle);
-  for (uint32_t i = 0; i < bytes; i += piece) {
-    std::memcpy(box.data() + i, from + (swizzled(address + i, map.swizzle) - address), piece);
-  }
+  for_pieces(map, address, bytes, [&](uint32_t in_box, uint32_t in_shared, uint32_t count) {
+    std::memcpy(box.data() + in_box, from + in_shared, count);
+  });
   return box;
 }
 

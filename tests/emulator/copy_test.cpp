@@ -2,6 +2,7 @@
 // Tensor maps and the copies that use them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 
@@ -24,7 +25,7 @@ TEST(TensorMap, HasTheHardwaresFields) {
   s.rank = 3;
   s.dims = {128, 1000, 7, 1, 1};
   s.strides = {2, 256, uint64_t{5} << 36, 0, 0};
-  s.box = {64, 80, 2, 1, 1};
+  s.box = {64, 80, 7, 1, 1};
   s.element_strides = {1, 2, 3, 1, 1};
   s.swizzle = Swizzle::k128;
   s.nan_fill = true;
@@ -45,8 +46,13 @@ TEST(TensorMap, HasTheHardwaresFields) {
   EXPECT_EQ(word_of(*bytes, 9), 999u);
   EXPECT_EQ(word_of(*bytes, 13) >> 24, 63u);
   EXPECT_EQ(word_of(*bytes, 13) & 0x7fff, 0u | 1u << 3 | 2u << 6);
-  EXPECT_EQ(word_of(*bytes, 14), 79u | 1u << 8);
+  EXPECT_EQ(word_of(*bytes, 14), 79u | 6u << 8);
+  EXPECT_EQ(word_of(*bytes, 16), 64u * 2 * 40 * 2);  // as the driver counts
+  EXPECT_EQ(word_of(*bytes, 18), 1024u);
 
+  TensorMapBytes without = *bytes;  // of a driver that leaves them
+  std::fill(without.begin() + 64, without.end(), std::byte{0});
+  EXPECT_EQ(decode_tensor_map(without).dims, s.dims);
   const TensorMapSpec back = decode_tensor_map(*bytes);
   EXPECT_EQ(back.address, s.address);
   EXPECT_EQ(back.dims, s.dims);
@@ -121,12 +127,13 @@ struct Box {
 };
 constexpr uint32_t kColumns = 20, kRows = 10;
 
-TensorMapBytes map_of(const std::vector<uint32_t>& tensor, const Box& box) {
+TensorMapBytes map_of(const std::vector<uint32_t>& tensor, const Box& box,
+                      uint32_t columns = kColumns) {
   TensorMapSpec s;
   s.address = reinterpret_cast<uint64_t>(tensor.data());
   s.type = MapType::kU32;
   s.rank = 2;
-  s.dims = {kColumns, kRows, 1, 1, 1};
+  s.dims = {columns, kRows, 1, 1, 1};
   s.strides = {4, kColumns * 4, 0, 0, 0};
   s.box = {box.columns, box.rows, 1, 1, 1};
   s.swizzle = box.swizzle;
@@ -139,7 +146,8 @@ std::vector<uint32_t> aligned_tensor() {
   return tensor;
 }
 
-std::vector<uint32_t> loaded(const Box& box, const RunOptions& options = {}) {
+std::vector<uint32_t> loaded(const Box& box, const RunOptions& options = {},
+                             const std::string& error = "") {
   std::vector<std::vector<uint32_t>> buffers = {aligned_tensor(), std::vector<uint32_t>(1024),
                                                 std::vector<uint32_t>(64)};
   // Vectors are aligned to 16 bytes; a map wants 64.
@@ -186,7 +194,8 @@ std::vector<uint32_t> loaded(const Box& box, const RunOptions& options = {}) {
     @%q bra L;
   )",
                buffers, {.threads = {32, 1, 1}}, options);
-  EXPECT_EQ(ran.error, "");
+  EXPECT_EQ(ran.error.empty(), error.empty()) << ran.error;
+  EXPECT_NE(ran.error.find(error), std::string::npos) << ran.error;
   return buffers[1];
 }
 
@@ -195,30 +204,54 @@ uint32_t element(int64_t row, int64_t column) {
   return inside ? static_cast<uint32_t>(1000 + row * kColumns + column) : 0;
 }
 
+/// Loads the box, whose rows lie `pitch` words apart, and looks at every element.
+void check_load(const Box& box, uint32_t pitch) {
+  const auto tile = loaded(box, {.timing = Timing::kLatest});
+  // What PTX ISA 5.5.7 draws: 16-byte chunk c of row r lies at c xor (r / n) mod m.
+  for (uint32_t r = 0; r < box.rows; ++r) {
+    for (uint32_t c = 0; c < box.columns; ++c) {
+      const uint32_t chunk = c / 4;
+      uint32_t place = chunk;
+      if (box.swizzle == Swizzle::k128) place = chunk ^ (r % 8);
+      if (box.swizzle == Swizzle::k64) place = chunk ^ (r / 2 % 4);
+      if (box.swizzle == Swizzle::k32) place = chunk ^ (r / 4 % 2);
+      ASSERT_EQ(tile[r * pitch + place * 4 + c % 4], element(box.row + r, box.column + c))
+          << static_cast<int>(box.swizzle) << " row " << r << " column " << c;
+    }
+  }
+}
+
 TEST(TensorCopy, LoadsBoxesWithEverySwizzle) {
   const Unjudged unjudged;  // what lies behind a small box is looked at too
   for (const Swizzle swizzle : {Swizzle::kOff, Swizzle::k32, Swizzle::k64, Swizzle::k128}) {
     Box box;
     box.swizzle = swizzle;
-    box.columns = swizzle == Swizzle::k32 ? 8 : swizzle == Swizzle::k64 ? 16 : 32;
-    if (swizzle == Swizzle::kOff) box.columns = 12;
-    for (const auto& [row, column] : {std::pair{0, 0}, {-3, -5}, {6, 9}, {20, 0}}) {
+    const uint32_t span = swizzle == Swizzle::kOff ? 12 : row_span(swizzle) / 4;
+    for (const auto& [row, column] : {std::pair{0, 0}, {-3, -4}, {6, 8}, {20, 0}}) {
       box.row = row;
       box.column = column;
-      const auto tile = loaded(box, {.timing = Timing::kLatest});
-      // What PTX ISA 5.5.7 draws: 16-byte chunk c of row r lies at c xor (r / n) mod m.
-      for (uint32_t r = 0; r < box.rows; ++r) {
-        for (uint32_t c = 0; c < box.columns; ++c) {
-          const uint32_t chunk = c / 4;
-          uint32_t place = chunk;
-          if (swizzle == Swizzle::k128) place = chunk ^ (r % 8);
-          if (swizzle == Swizzle::k64) place = chunk ^ (r / 2 % 4);
-          if (swizzle == Swizzle::k32) place = chunk ^ (r / 4 % 2);
-          ASSERT_EQ(tile[r * box.columns + place * 4 + c % 4], element(row + r, column + c))
-              << static_cast<int>(swizzle) << " row " << r << " column " << c;
-        }
-      }
+      box.columns = span;
+      check_load(box, span);
+      // A row takes the swizzle's whole span.
+      box.columns = swizzle == Swizzle::kOff ? 4 : span / 2;
+      check_load(box, swizzle == Swizzle::kOff ? 4 : span);
     }
+  }
+}
+
+TEST(TensorCopy, NarrowRowsNeedRoomForTheSwizzlesSpan) {
+  const Unjudged unjudged;
+  Box box{Swizzle::kOff, 0, 0, 4, 256};
+  loaded(box);  // 4096 bytes
+  box.swizzle = Swizzle::k128;
+  loaded(box, {}, "(32768 bytes) is outside the CTA's shared memory");
+}
+
+TEST(TensorCopy, RefusesCoordinatesBetween16Bytes) {
+  for (const int32_t column : {-5, 1, 3, 15}) {
+    loaded({Swizzle::kOff, column, 0, 8, 8}, {},
+           "a tensor copy at coordinate 0 = " + std::to_string(column) +
+               " of elements of 4 bytes; allowed: multiples of 4");
   }
 }
 
@@ -263,26 +296,32 @@ TEST(TensorCopy, LoadsPiecesOf32And64Bytes) {
   }
 }
 
-TEST(TensorCopy, StoresAndAddsWhatIsInside) {
-  for (const bool add : {false, true}) {
-    const Box box{Swizzle::k32, 15, 6, 8, 8};  // both dimensions end outside
-    std::vector<std::vector<uint32_t>> buffers = {aligned_tensor(), std::vector<uint32_t>(64)};
-    const TensorMapBytes map = map_of(buffers[0], box);
-    auto* data = buffers[1].data();
-    while (reinterpret_cast<uint64_t>(data) % 64 != 0) ++data;
-    std::memcpy(data, map.data(), map.size());
-    const auto offset = std::to_string((data - buffers[1].data()) * 4);
-    const std::string op =
-        add ? "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group"
-            : "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group";
-    const Ran ran = run_body(R"(
+struct Stored {
+  std::vector<uint32_t> tensor;
+  std::string error;
+};
+
+/// Stores or adds 8 by 8 fives at [6][column] of a tensor whose rows are `columns` of kColumns
+/// long, in a buffer of `words`.
+Stored stored(bool add, int32_t column, uint32_t columns, size_t words = kColumns * kRows) {
+  std::vector<std::vector<uint32_t>> buffers = {aligned_tensor(), std::vector<uint32_t>(64)};
+  buffers[0].resize(words);
+  const TensorMapBytes map = map_of(buffers[0], {Swizzle::k32, column, 6, 8, 8}, columns);
+  auto* data = buffers[1].data();
+  while (reinterpret_cast<uint64_t>(data) % 64 != 0) ++data;
+  std::memcpy(data, map.data(), map.size());
+  const auto offset = std::to_string((data - buffers[1].data()) * 4);
+  const std::string op =
+      add ? "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group"
+          : "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group";
+  const Ran ran = run_body(R"(
       .shared .align 1024 .b8 tile[256];
       .reg .b64 %map;
       .reg .b32 %t, %r<8>;
       .reg .pred %p;
       ld.param.u64 %map, [p1];
       add.u64 %map, %map, )" + offset +
-                                 R"(;
+                               R"(;
       mov.u32 %t, %tid.x;
       shl.b32 %r1, %t, 3;
       mov.u32 %r2, tile;
@@ -292,20 +331,51 @@ TEST(TensorCopy, StoresAndAddsWhatIsInside) {
       bar.sync 0;
       setp.eq.u32 %p, %t, 0;
       @!%p ret;
-      )" + op + R"( [%map, {15, 6}], [tile];
+      )" + op + " [%map, {" + std::to_string(column) +
+                               R"(, 6}], [tile];
       cp.async.bulk.commit_group;
       cp.async.bulk.wait_group 0;
     )",
-                             buffers);
-    ASSERT_EQ(ran.error, "");
+                           buffers);
+  return {buffers[0], ran.error};
+}
+
+TEST(TensorCopy, StoresAndAddsWhatIsInside) {
+  for (const bool add : {false, true}) {
+    const Stored s = stored(add, 16, kColumns);  // both dimensions end outside
+    ASSERT_EQ(s.error, "");
     for (int64_t r = 0; r < kRows; ++r) {
       for (int64_t c = 0; c < kColumns; ++c) {
         const uint32_t before = element(r, c);
-        const bool touched = r >= 6 && c >= 15;
-        ASSERT_EQ(buffers[0][r * kColumns + c], touched ? (add ? before + 5 : 5) : before);
+        const bool touched = r >= 6 && c >= 16;
+        ASSERT_EQ(s.tensor[r * kColumns + c], touched ? (add ? before + 5 : 5) : before);
       }
     }
   }
+}
+
+// The tensor's rows end within 16 bytes: a store writes them all, an addition only what is inside.
+TEST(TensorCopy, StoresWhole16Bytes) {
+  for (const bool add : {false, true}) {
+    const Stored s = stored(add, 8, 13);
+    ASSERT_EQ(s.error, "");
+    for (int64_t r = 0; r < kRows; ++r) {
+      for (int64_t c = 0; c < kColumns; ++c) {
+        const uint32_t before = element(r, c);
+        const bool touched = r >= 6 && c >= 8 && c < (add ? 13 : 16);
+        ASSERT_EQ(s.tensor[r * kColumns + c], touched ? (add ? before + 5 : 5) : before)
+            << "row " << r << " column " << c;
+      }
+    }
+  }
+}
+
+TEST(TensorCopy, AStoreBeyondTheTensorsEndNeedsMemory) {
+  constexpr size_t kWords = (kRows - 1) * kColumns + 13;  // up to the tensor's last element
+  EXPECT_EQ(stored(true, 8, 13, kWords).error, "");
+  EXPECT_EQ(stored(false, 8, 13, kWords + 3).error, "");
+  const Stored s = stored(false, 8, 13, kWords);
+  EXPECT_NE(s.error.find("lies in no allocation"), std::string::npos) << s.error;
 }
 
 TEST(BulkCopy, GoesThroughSharedMemoryAndBack) {

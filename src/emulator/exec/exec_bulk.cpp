@@ -192,6 +192,16 @@ TensorMapSpec fetch_map(Warp& w, uint64_t address, uint32_t lane) {
   return decode_tensor_map(std::span<const std::byte, 128>(at, 128));
 }
 
+/// PTX ISA 5.5.3.1: a box's address is a multiple of 16 bytes. On an H200 any other is an illegal
+/// instruction.
+void check_first_coordinate(const TensorMapSpec& map, int32_t first) {
+  const auto size = static_cast<int32_t>(size_of(map.type)), step = 16 / size;
+  if (first % step == 0) return;
+  throw Fault("a tensor copy at coordinate 0 = " + std::to_string(first) + " of elements of " +
+              std::to_string(size) + (size == 1 ? " byte" : " bytes") + "; allowed: multiples of " +
+              std::to_string(step) + ", which are multiples of 16 bytes");
+}
+
 void read_barrier(Operands& operands, const Inst& i, Request& r) {
   r.mbarrier = operands.shared(i.mod[11], i.e);
   if (i.mod[5] == 0) return;
@@ -207,6 +217,7 @@ Request tensor_request(Warp& w, const Inst& i, uint32_t lane, Request r) {
     throw Fault("a tensor map of " + std::to_string(r.map.rank) + " dimensions");
   }
   for (uint32_t k = 0; k < i.mod[1]; ++k) r.at[k] = static_cast<int32_t>(operands.next(4));
+  check_first_coordinate(r.map, r.at[0]);
   r.bytes = box_bytes(r.map);
   if (r.kind == BulkKind::kTensorLoad) read_barrier(operands, i, r);
   return r;

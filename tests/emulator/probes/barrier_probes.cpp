@@ -30,7 +30,10 @@ class Script {
     return store("x");
   }
   Script& raw() {
-    text_ += "ld.volatile.shared.b64 s, [bar];\nmov.b64 {x, y}, s;\n";
+    // Without a wait loads overtake the barrier's own instructions.
+    text_ +=
+        "membar.cta;\nnanosleep.u32 2000;\nld.volatile.shared.b64 s, [bar];\n"
+        "mov.b64 {x, y}, s;\n";
     store("x");
     return store("y");
   }

@@ -57,6 +57,8 @@ Record record_of(const Probe& probe, const Words& words) {
   return record;
 }
 
+Record refusal(const Probe& probe) { return {key_of(probe), 0, hash_of({}), {}}; }
+
 std::string to_text(const std::string& name, const Record& record) {
   std::string text = "probe " + name + " " + record.key + " " + std::to_string(record.count) + " " +
                      record.hash + "\n";

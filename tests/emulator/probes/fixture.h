@@ -28,6 +28,8 @@ struct Record {
 
 std::string hash_of(const Words& words);
 Record record_of(const Probe& probe, const Words& words);
+/// Of a probe that was refused, as it should be: it has no words.
+Record refusal(const Probe& probe);
 /// With the name, as it stands in the file.
 std::string to_text(const std::string& name, const Record& record);
 

@@ -44,6 +44,7 @@ struct Probe {
   uint32_t keep = 1024;  ///< Words that a fixture holds; of the rest it has a hash.
   std::vector<ProbeMap> maps;
   Tolerance tolerance;
+  bool refused = false;  ///< An illegal instruction on a GPU, an error in the emulator.
 };
 
 /// Offsets in the parameter: two tensor maps, the addresses of input and output.

@@ -84,12 +84,19 @@ int write_ptx(const Arguments& arguments) {
   return 0;
 }
 
+/// Whether a GPU has found the instruction illegal, or the emulator has.
+bool refused(const Outcome& outcome) {
+  const bool by_device = outcome.error.find("ILLEGAL_INSTRUCTION") != std::string::npos;
+  return !outcome.ok && (by_device || outcome.error.find("allowed: ") != std::string::npos);
+}
+
 /// What the emulator makes of the same probes.
 void compare_with_emulator(const std::vector<Probe>& probes, const std::vector<Outcome>& outcomes) {
   int equal = 0, within = 0, wrong = 0;
   for (size_t i = 0; i < probes.size(); ++i) {
-    if (!outcomes[i].ok) continue;
     const auto mine = run_probe(probes[i], Device::emulator("sm_90a"));
+    if (probes[i].refused && refused(outcomes[i]) && !mine.ok()) ++equal;
+    if (!outcomes[i].ok) continue;
     if (!mine.ok()) {
       ++wrong;
       std::cout << "EMULATOR " << probes[i].name << ": " << mine.status().message() << "\n";
@@ -137,6 +144,11 @@ int run(const Arguments& arguments) {
   }
   int failed = 0;
   for (size_t i = 0; i < probes.size(); ++i) {
+    if (probes[i].refused && refused(outcomes[i])) {
+      for (std::ofstream* file : {&kept, &full})
+        *file << to_text(probes[i].name, refusal(probes[i]));
+      continue;
+    }
     if (!outcomes[i].ok) {
       ++failed;
       std::cout << "FAILED " << probes[i].name << ": " << outcomes[i].error << "\n";

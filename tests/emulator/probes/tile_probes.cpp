@@ -17,6 +17,9 @@ struct Tile {
   std::string name;
   TensorMapSpec spec;
   Coordinates at{};
+  bool refused = false;
+  /// Shared memory may hold more or less than the box's bytes: say how many came.
+  bool counted = false;
 };
 
 constexpr const char* kTypeNames[] = {"u8",  "u16", "u32",    "s32", "u64", "s64",
@@ -77,8 +80,13 @@ std::string for_words(const std::string& label, uint32_t words, const char* buff
          label + ";\n" + label + "_end:\n";
 }
 
-/// What a box takes in shared memory, where 16-byte pieces change places within 128 bytes.
-uint32_t shared_bytes(const Tile& tile) { return (box_bytes(tile.spec) + 127) / 128 * 128; }
+/// What a box takes in shared memory: a row of a swizzled one takes the swizzle's whole span.
+uint32_t shared_bytes(const Tile& tile) {
+  const TensorMapSpec& s = tile.spec;
+  const uint32_t row = s.box[0] * size_of(s.type), bytes = box_bytes(s);
+  const uint32_t taken = s.swizzle == Swizzle::kOff ? bytes : bytes / row * row_span(s.swizzle);
+  return (taken + 127) / 128 * 128;
+}
 
 std::string shared_tile(uint32_t bytes) {
   return ".shared .align 1024 .b8 tile[" + std::to_string(bytes) +
@@ -88,24 +96,56 @@ std::string shared_tile(uint32_t bytes) {
 constexpr const char* kRegisters =
     ".reg .b32 n, m, x;\n.reg .b64 g;\n.reg .pred p, first;\nsetp.eq.u32 first, t, 0;\n";
 
+constexpr uint32_t kMostCounted = 8192;
+
+/// Expects kMostCounted bytes, waits a millisecond, and counts how many are missing: the thread
+/// itself completes them, 16 at a time. `x` is how many the copy gave.
+constexpr const char* kCountBytes = R"({
+.reg .b32 tries;
+.reg .pred done;
+mov.b32 tries, 0;
+asleep:
+nanosleep.u32 1000;
+add.u32 tries, tries, 1;
+setp.lt.u32 done, tries, 1000;
+@done bra asleep;
+bar.sync 0;
+mov.b32 x, 8192;
+@!first bra counted;
+counting:
+mbarrier.test_wait.parity.acquire.cta.shared::cta.b64 done, [bar], 0;
+@done bra counted;
+mbarrier.complete_tx.relaxed.cluster.shared::cluster.b64 [bar], 16;
+sub.u32 x, x, 16;
+setp.gt.u32 done, x, 0;
+@done bra counting;
+counted:
+bar.sync 0;
+}
+)";
+
 Probe load_probe(const Tile& tile) {
   const uint32_t bytes = shared_bytes(tile), words = bytes / 4;
   Probe probe;
   probe.name = "tile.load/" + tile.name;
   probe.threads = 128;
   probe.input = numbers(tile.spec.type, bytes_of(tile.spec) / 4, 21);
-  probe.output_words = words;
-  probe.keep = kKeep;
+  probe.output_words = words + (tile.counted ? 1 : 0);
+  probe.keep = tile.counted ? probe.output_words : kKeep;
   probe.maps = {{tile.spec}};
+  probe.refused = tile.refused;
+  const uint32_t expected = tile.counted ? kMostCounted : box_bytes(tile.spec);
+  const std::string count = "@first st.global.u32 [out+" + std::to_string(4 * words) + "], x;\n";
   probe.ptx = kernel_text(
       kRegisters + coordinates(tile) +
           for_words("fill", words, "in", "mov.b32 x, 0xaaaaaaaa;\nst.shared.u32 [m], x;\n") +
           "@first mbarrier.init.shared::cta.b64 [bar], 1;\nfence.proxy.async;\nbar.sync 0;\n"
           "@first mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], " +
-          std::to_string(box_bytes(tile.spec)) + ";\n@first cp.async.bulk.tensor." +
+          std::to_string(expected) + ";\n@first cp.async.bulk.tensor." +
           std::to_string(tile.spec.rank) +
           "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [tile], [map0, " +
-          register_list("c", tile.spec.rank) + "], [bar];\n" + kWaitForBar +
+          register_list("c", tile.spec.rank) + "], [bar];\n" +
+          (tile.counted ? kCountBytes + count : std::string(kWaitForBar)) +
           for_words("dump", words, "out", "ld.shared.u32 x, [m];\nst.global.u32 [g], x;\n"),
       shared_tile(bytes));
   return probe;
@@ -124,6 +164,7 @@ Probe store_probe(const Tile& tile, const std::string& operation) {
                                    : numbers(tile.spec.type, probe.output_words, 23);
   probe.keep = kKeep;
   probe.maps = {{tile.spec, true}};
+  probe.refused = tile.refused;
   const std::string opcode =
       operation.empty() ? "cp.async.bulk.tensor." : "cp.reduce.async.bulk.tensor.";
   const std::string mode = operation.empty() ? ".tile" : "." + operation + ".tile";
@@ -140,43 +181,50 @@ Probe store_probe(const Tile& tile, const std::string& operation) {
 
 // ---- which tiles -------------------------------------------------------------------------------
 
+/// Rows end one element short of 48 bytes.
+TensorMapSpec of_type(MapType type) {
+  const uint32_t row = 16 / size_of(type);
+  return tensor(type, {3 * row - 1, 6}, {2 * row, 4});
+}
+
 std::vector<Tile> tiles_of_every_type() {
   std::vector<Tile> tiles;
   for (uint32_t i = 0; i < 11; ++i) {
     const auto type = static_cast<MapType>(i);
-    const uint32_t row = 16 / size_of(type);  // elements in 16 bytes
-    TensorMapSpec s = tensor(type, {3 * row - 1, 6}, {2 * row, 4});
+    const auto row = static_cast<int32_t>(16 / size_of(type));  // elements in 16 bytes
+    TensorMapSpec s = of_type(type);
     const std::string name = kTypeNames[i];
     tiles.push_back({name, s, {}});
-    const int32_t low = -3, high = static_cast<int32_t>(2 * row) - 1;
-    tiles.push_back({name + "/before", s, {low, -1}});
-    tiles.push_back({name + "/behind", s, {high, 4}});
+    tiles.push_back({name + "/before", s, {-row, -1}});
+    tiles.push_back({name + "/behind", s, {2 * row, 4}});
     s.nan_fill = i >= static_cast<uint32_t>(MapType::kF16);
-    if (s.nan_fill) tiles.push_back({name + "/nan", s, {high, -2}});
+    if (s.nan_fill) tiles.push_back({name + "/nan", s, {2 * row, -2}});
   }
   return tiles;
 }
 
 std::vector<Tile> tiles_of_every_rank() {
+  const TensorMapSpec three = tensor(MapType::kF32, {9, 5, 4}, {8, 3, 3});
+  const TensorMapSpec four = tensor(MapType::kBF16, {20, 4, 3, 3}, {16, 2, 2, 2});
   const TensorMapSpec five = tensor(MapType::kU16, {13, 5, 4, 3, 3}, {8, 3, 2, 2, 2});
   std::vector<Tile> tiles = {
-      {"1d", tensor(MapType::kU32, {29}, {16}), {7}},
-      {"1d/before", tensor(MapType::kU32, {29}, {16}), {-5}},
+      {"1d", tensor(MapType::kU32, {29}, {16}), {8}},
+      {"1d/before", tensor(MapType::kU32, {29}, {16}), {-4}},
       {"1d/behind", tensor(MapType::kU32, {29}, {16}), {20}},
       {"1d/outside", tensor(MapType::kU32, {29}, {16}), {40}},
-      {"3d", tensor(MapType::kF32, {9, 5, 4}, {8, 3, 3}), {2, 1, 0}},
-      {"3d/edge", tensor(MapType::kF32, {9, 5, 4}, {8, 3, 3}), {-2, 3, 2}},
-      {"4d", tensor(MapType::kBF16, {20, 4, 3, 3}, {16, 2, 2, 2}), {1, 1, 0, 1}},
-      {"4d/edge", tensor(MapType::kBF16, {20, 4, 3, 3}, {16, 2, 2, 2}), {8, -1, 2, -1}},
-      {"5d", five, {1, 1, 1, 1, 0}},
-      {"5d/edge", five, {6, -1, 3, 2, -1}},
+      {"3d", three, {0, 1, 0}},
+      {"3d/edge", three, {-4, 3, 2}},
+      {"4d", four, {0, 1, 0, 1}},
+      {"4d/edge", four, {8, -1, 2, -1}},
+      {"5d", five, {0, 1, 1, 1, 0}},
+      {"5d/edge", five, {8, -1, 3, 2, -1}},
   };
   for (const auto& strides : {std::array<uint32_t, 3>{1, 2, 1}, {1, 3, 2}, {1, 1, 5}}) {
     TensorMapSpec s = tensor(MapType::kU32, {12, 9, 7}, {8, 6, 5});
     std::copy(strides.begin(), strides.end(), s.element_strides.begin());
     const std::string name = "strided" + std::to_string(strides[1]) + std::to_string(strides[2]);
-    tiles.push_back({name, s, {1, 1, 1}});
-    tiles.push_back({name + "/edge", s, {-1, -1, 4}});
+    tiles.push_back({name, s, {0, 1, 1}, false, true});
+    tiles.push_back({name + "/edge", s, {-4, -1, 4}, false, true});
   }
   return tiles;
 }
@@ -190,43 +238,70 @@ std::vector<Tile> tiles_of_every_swizzle() {
       TensorMapSpec s = tensor(MapType::kBF16, {80, 20}, {inner / 2, 16});
       s.swizzle = static_cast<Swizzle>(i);
       const std::string name = std::string(kNames[i]) + "-" + std::to_string(inner);
-      tiles.push_back({name, s, {8, 2}});
-      tiles.push_back({name + "/edge", s, {-4, 9}});
+      const bool narrow = i > 0 && inner < span;
+      tiles.push_back({name, s, {8, 2}, false, narrow});
+      tiles.push_back({name + "/edge", s, {-8, 9}, false, narrow});
     }
   }
   // The box does not fill its last line; an odd number of rows of 48 bytes.
   TensorMapSpec s = tensor(MapType::kU32, {16, 9}, {12, 5});
   s.swizzle = Swizzle::k128;
-  tiles.push_back({"128B-48", s, {1, 1}});
+  tiles.push_back({"128B-48", s, {4, 1}, false, true});
   s.swizzle = Swizzle::k64;
-  tiles.push_back({"64B-48", s, {1, 1}});
+  tiles.push_back({"64B-48", s, {4, 1}, false, true});
+  return tiles;
+}
+
+/// Where a row's last piece of 16 bytes lies partly outside; one coordinate negative at a time; and
+/// what no H200 takes.
+std::vector<Tile> tiles_of_every_end() {
+  std::vector<Tile> tiles;
+  for (uint32_t i = 0; i < 11; ++i) {
+    const auto type = static_cast<MapType>(i);
+    const auto row = static_cast<int32_t>(16 / size_of(type));
+    const std::string name = kTypeNames[i];
+    // One element of the last piece is inside, where "behind" has all but one.
+    if (row > 2) {
+      const TensorMapSpec one =
+          tensor(type, {16 / size_of(type) * 2 + 1, 6}, {16 / size_of(type) * 2, 4});
+      tiles.push_back({name + "/first", one, {row, 1}});
+    }
+    tiles.push_back({name + "/left", of_type(type), {-row, 1}});
+    tiles.push_back({name + "/above", of_type(type), {0, -1}});
+    tiles.push_back({name + "/odd", of_type(type), {2 * row - 1, 4}, true});
+  }
+  tiles.push_back({"3d/behind", tensor(MapType::kF32, {9, 5, 4}, {8, 3, 3}), {4, 3, 2}});
+  tiles.push_back(
+      {"4d/behind", tensor(MapType::kBF16, {20, 4, 3, 3}, {16, 2, 2, 2}), {8, 3, 2, 2}});
   return tiles;
 }
 
 std::vector<Probe> reductions() {
-  const auto tile = [](MapType type) {
-    const uint32_t row = 16 / size_of(type);
-    return Tile{kTypeNames[static_cast<int>(type)],
-                tensor(type, {3 * row - 1, 6}, {2 * row, 4}),
-                {static_cast<int32_t>(row), -1}};
-  };
   std::vector<Probe> probes;
+  const auto add = [&](const char* operation, MapType type, const char* name, bool behind,
+                       int32_t above) {
+    const auto row = static_cast<int32_t>(16 / size_of(type));
+    const Tile tile{kTypeNames[static_cast<int>(type)] + std::string(name),
+                    of_type(type),
+                    {behind ? row : 0, above}};
+    probes.push_back(store_probe(tile, operation));
+  };
   for (const MapType type : {MapType::kU32, MapType::kS32, MapType::kU64, MapType::kF16,
                              MapType::kBF16, MapType::kF32, MapType::kF32Flush, MapType::kF64}) {
-    probes.push_back(store_probe(tile(type), "add"));
+    add("add", type, "", false, 1);
+    add("add", type, "/behind", true, 1);
+    add("add", type, "/above", false, -1);
   }
   for (const char* operation : {"min", "max"}) {
     for (const MapType type : {MapType::kU32, MapType::kS32, MapType::kU64, MapType::kS64,
                                MapType::kF16, MapType::kBF16}) {
-      probes.push_back(store_probe(tile(type), operation));
+      add(operation, type, "", false, 1);
     }
   }
-  for (const char* operation : {"inc", "dec"}) {
-    probes.push_back(store_probe(tile(MapType::kU32), operation));
-  }
+  for (const char* operation : {"inc", "dec"}) add(operation, MapType::kU32, "", false, 1);
   for (const char* operation : {"and", "or", "xor"}) {
-    probes.push_back(store_probe(tile(MapType::kU32), operation));
-    probes.push_back(store_probe(tile(MapType::kU64), operation));
+    add(operation, MapType::kU32, "", false, 1);
+    add(operation, MapType::kU64, "", false, 1);
   }
   return probes;
 }
@@ -254,6 +329,23 @@ Probe encoder(const std::vector<Tile>& tiles) {
   return probe;
 }
 
+/// How the driver counts the bytes of strided boxes.
+Probe strided_maps() {
+  Probe probe;
+  probe.name = "tile.maps/strided";
+  for (const uint32_t stride : {2u, 3u, 5u, 8u}) {
+    for (const uint32_t box : {1u, 2u, 5u, 7u, 9u}) {
+      TensorMapSpec s = tensor(MapType::kU32, {12, 90, 70}, {8, box, 3});
+      s.element_strides[1] = stride;
+      probe.maps.push_back({s});
+      probe.maps.back().spec.address = 0x7f0123456780;
+    }
+  }
+  probe.output_words = static_cast<uint32_t>(probe.maps.size()) * kMapBytes / 4;
+  probe.keep = probe.output_words;
+  return probe;
+}
+
 }  // namespace
 
 std::vector<Probe> tile_probes() {
@@ -263,12 +355,15 @@ std::vector<Probe> tile_probes() {
        {tiles_of_every_type(), tiles_of_every_rank(), tiles_of_every_swizzle()}) {
     all.insert(all.end(), tiles.begin(), tiles.end());
   }
+  Probe maps = encoder(all);
+  for (const Tile& tile : tiles_of_every_end()) all.push_back(tile);
   for (const Tile& tile : all) {
     probes.push_back(load_probe(tile));
     if (!tile.spec.nan_fill) probes.push_back(store_probe(tile, ""));
   }
   for (Probe& probe : reductions()) probes.push_back(std::move(probe));
-  probes.push_back(encoder(all));
+  probes.push_back(std::move(maps));
+  probes.push_back(strided_maps());
   return probes;
 }
 

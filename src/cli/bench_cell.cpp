@@ -3,10 +3,8 @@
 
 #include <fmt/core.h>
 
-#include <regex>
-
 #include "cli/array.h"
-#include "cli/commands.h"
+#include "cli/name_filter.h"
 
 namespace fa4::cli {
 namespace {
@@ -68,16 +66,9 @@ std::vector<Cell> make_grid(const GridOptions& options) {
     add_prefill(options, threads, all);
     add_decode(options, threads, all);
   }
-  std::vector<Cell> chosen;
-  try {
-    const std::regex filter(options.filter);
-    for (const Cell& cell : all) {
-      if (std::regex_search(cell.name(), filter)) chosen.push_back(cell);
-    }
-  } catch (const std::regex_error&) {
-    throw UsageError(fmt::format("--filter: '{}' is no regular expression", options.filter));
-  }
-  return chosen;
+  const NameFilter wanted = name_filter("--filter", options.filter);
+  std::erase_if(all, [&](const Cell& cell) { return !wanted(cell.name()); });
+  return all;
 }
 
 }  // namespace fa4::cli

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <fstream>
-#include <regex>
 
 #include "cli/command_line.h"
+#include "cli/name_filter.h"
 #include "cli/terminal.h"
 #include "gpu/variant.h"
 
@@ -139,19 +139,14 @@ std::vector<GpuCell> gpu_grid(const std::string& filter) {
                               {32, 8, 128, 128},
                               {16, 16, 192, 128},
                               {8, 8, 256, 256}};
-  std::regex wanted;
-  try {
-    wanted = std::regex(filter);
-  } catch (const std::regex_error&) {
-    throw UsageError(fmt::format("--filter: '{}' is no regular expression", filter));
-  }
+  const NameFilter wanted = name_filter("--filter", filter);
   std::vector<GpuCell> cells;
   for (const Heads& h : kHeads) {
     for (const bool causal : {false, true}) {
       for (int64_t seqlen = 512; seqlen <= 32768; seqlen *= 2) {
         const GpuCell cell{DType::kBFloat16, 32768 / seqlen, seqlen, h.heads_q, h.heads_k,
                            h.dim_qk,         h.dim_v,        causal, {}};
-        if (std::regex_search(cell.name(), wanted)) cells.push_back(cell);
+        if (wanted(cell.name())) cells.push_back(cell);
       }
     }
   }

@@ -4,20 +4,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <regex>
+
+#include "cli/name_filter.h"
 
 namespace fa4::cli {
-namespace {
-
-std::regex parse_filter(const std::string& text) {
-  try {
-    return std::regex(text);
-  } catch (const std::regex_error&) {
-    throw UsageError(fmt::format("FILTER: '{}' is no regular expression", text));
-  }
-}
-
-}  // namespace
 
 void add_choice(CommandLine& line, KernelChoice& choice) {
   line.add("FILTER", choice.filters, "Kernels whose names match one of these regular expressions")
@@ -39,10 +29,10 @@ std::vector<gpu::KernelConfig> chosen_kernels(const KernelChoice& choice) {
   if (!choice.all && choice.filters.empty()) {
     throw UsageError("no kernel named; give --all or a regular expression (--list shows names)");
   }
-  std::vector<std::regex> filters;
-  for (const std::string& text : choice.filters) filters.push_back(parse_filter(text));
+  std::vector<NameFilter> filters;
+  for (const std::string& text : choice.filters) filters.push_back(name_filter("FILTER", text));
   std::erase_if(kernels, [&](const gpu::KernelConfig& kernel) {
-    const auto matches = [&](const std::regex& r) { return std::regex_search(kernel.name, r); };
+    const auto matches = [&](const NameFilter& wanted) { return wanted(kernel.name); };
     return kernel.program.target != choice.target ||
            (!choice.all && std::none_of(filters.begin(), filters.end(), matches));
   });

@@ -323,12 +323,24 @@ HWY_INLINE void run_keys(X x, CacheRows<S> keys, int64_t count) {
   }
 }
 
+// Instances cost minutes of compiling, so only those are made whose speed somebody waits for.
+// Caches of 16 bits are read in place where converting a vector of them takes an instruction or
+// two; float64, which is for checking gradients, and processors without vectors have one shape of
+// block.
+template <class T, class S>
+inline constexpr bool kReadsInPlace = kIsPlain<hn::ScalableTag<T>, S> ||
+                                      (HWY_TARGET != HWY_SCALAR &&
+                                       kLoadsFast<hn::ScalableTag<T>, S> &&
+                                       (FA4_HALF_INSTRUCTIONS || hwy::IsSame<S, BFloat16>()));
+template <class T>
+inline constexpr bool kManyShapes = HWY_TARGET != HWY_SCALAR && sizeof(T) == sizeof(float);
+
 /// Some keys of one head. Cache rows that are not contiguous, or of a type that takes long to
 /// convert, are converted to T first.
 template <class T, int kMost, class X, class S>
 HWY_INLINE void run_turn(const X& x, CacheRows<S> keys, int64_t col_stride, int64_t count,
                          int64_t width) {
-  if constexpr (kLoadsFast<hn::ScalableTag<T>, S>) {
+  if constexpr (kReadsInPlace<T, S>) {
     if (col_stride == 1) return run_keys<kMost>(x, keys, count);
   }
   HWY_ALIGN T buffer[kMost * kMaxHeadDim];
@@ -383,8 +395,10 @@ template <class T>
 void dot_rows(const DotRows<T>& x) {
   with_element_type(x.k.first.dtype, [&](auto* type) HWY_ATTR {
     const auto k = static_cast<decltype(type)>(x.k.first.data);
-    if (x.rows == 1) return dot_streams<8>(x, k);
-    if (x.rows < kManyDecodeRows) return dot_streams<4>(x, k);
+    if constexpr (kManyShapes<T>) {
+      if (x.rows == 1) return dot_streams<8>(x, k);
+      if (x.rows < kManyDecodeRows) return dot_streams<4>(x, k);
+    }
     dot_streams<3>(x, k);
   });
 }
@@ -393,8 +407,10 @@ template <class T>
 void add_rows(const AddRows<T>& x) {
   with_element_type(x.v.first.dtype, [&](auto* type) HWY_ATTR {
     const auto v = static_cast<decltype(type)>(x.v.first.data);
-    if (x.rows == 1) return add_streams<8>(x, v);
-    if (x.rows < kManyDecodeRows) return add_streams<4>(x, v);
+    if constexpr (kManyShapes<T>) {
+      if (x.rows == 1) return add_streams<8>(x, v);
+      if (x.rows < kManyDecodeRows) return add_streams<4>(x, v);
+    }
     add_streams<3>(x, v);
   });
 }

@@ -9,17 +9,7 @@
 #include <string_view>
 #include <vector>
 
-// Arrays of vectors rule out targets whose vectors have no size at compile time; the others add
-// nothing for these kernels over their neighbours. (A target that is the compiler's own baseline
-// stays.) FA4_FEW_TARGETS is for builds that check other things: the baseline and AVX2 alone.
-#ifdef FA4_FEW_TARGETS
-#define FA4_LEFT_OUT (HWY_SSE4 | HWY_AVX3)
-#else
-#define FA4_LEFT_OUT 0
-#endif
-#define HWY_DISABLED_TARGETS                                                                  \
-  (FA4_LEFT_OUT | HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | \
-   HWY_RVV)
+#include "cpu/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/kernels.cpp"
@@ -38,12 +28,14 @@ HWY_AFTER_NAMESPACE();
 #include "cpu/backward-inl.h"
 #include "cpu/convert-inl.h"
 #include "cpu/decode-inl.h"
-#include "cpu/multiply-inl.h"
 #include "cpu/scores-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fa4::cpu {
 namespace HWY_NAMESPACE {
+
+template <class T>
+void multiply(const Product<T>& x);  // multiply.cpp
 
 constexpr const char* kTargetName = &HWY_STR(HWY_NAMESPACE)[2];  // "N_AVX2" without "N_"
 
@@ -51,7 +43,7 @@ template <class T>
 const Kernels<T>* table() {
   static constexpr Kernels<T> kTable = {
       kTargetName,   2 * static_cast<int64_t>(hn::MaxLanes(hn::CappedTag<T, 16>())),
-      kRowStep,      load_rows<T>,
+      FA4_ROW_STEP,  load_rows<T>,
       store_rows<T>, pack<T>,
       multiply<T>,   finish_scores<T>,
       softmax<T>,    gradients<T>,

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The product C (+)= A B over packed panels; included once per target.
+// The product C (+)= A B over packed panels, once per target.
+#include "cpu/kernels.h"
+#include "cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/multiply.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
-
-#if defined(FA4_CPU_MULTIPLY_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef FA4_CPU_MULTIPLY_INL_H_
-#undef FA4_CPU_MULTIPLY_INL_H_
-#else
-#define FA4_CPU_MULTIPLY_INL_H_
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace fa4::cpu {
 namespace HWY_NAMESPACE {
 
-// A register tile is kRowStep x 2 vectors of C, two of B and a broadcast element of A: 6 rows fill
-// 16 registers, 12 leave some of 32 for the compiler.
-constexpr int64_t kRowStep = HWY_TARGET == HWY_AVX3 ? 12 : 6;
+namespace hn = hwy::HWY_NAMESPACE;
+
+// A register tile is kRowStep x 2 vectors of C, two of B and a broadcast element of A.
+constexpr int64_t kRowStep = FA4_ROW_STEP;
+constexpr int kDepthUnroll = FA4_DEPTH_UNROLL;  // a pragma takes no macro
 
 /// kRows rows of one panel. Every element of C is one chain of multiply-adds in order of depth, so
 /// that its bits do not depend on kRows.
@@ -39,7 +41,7 @@ HWY_INLINE void product_rows(const Product<T>& x, const T* HWY_RESTRICT a, const
       if (2 * lanes * sizeof(T) > 64) hwy::Prefetch(c + i * c_stride + lanes);
     }
   }
-#pragma GCC unroll 4
+#pragma GCC unroll kDepthUnroll
   for (int64_t p = 0; p < depth; ++p) {
     const auto b0 = hn::Load(d, b);
     const auto b1 = hn::Load(d, b + lanes);
@@ -93,8 +95,9 @@ void multiply(const Product<T>& x) {
   product<false>(x);
 }
 
+template void multiply(const Product<float>& x);
+template void multiply(const Product<double>& x);
+
 }  // namespace HWY_NAMESPACE
 }  // namespace fa4::cpu
 HWY_AFTER_NAMESPACE();
-
-#endif

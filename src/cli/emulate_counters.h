@@ -2,7 +2,7 @@
 // What `fa4 emulate --counters` shows: what each role of a kernel's warps did.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "emulator/emulator.h"

@@ -182,13 +182,13 @@ LIBC = """
     getenv secure_getenv sched_getaffinity __sched_cpucount sysconf
     exp exp2 exp2f expf log log2 log2f logf sinf cosf nextafter tanh tanhf ilogb ilogbf ldexp ldexpf frexp sqrt sqrtf pow round lround
     nearbyint nearbyintf rint floor ceil fma fmaf fmod fmodf fmaxf fminf fmax fmin hypot
-    clock_gettime strtol __isoc23_strtol
+    clock_gettime strtol __isoc23_strtol snprintf
     dlopen dlsym dlerror
     mkostemp open write close fsync rename unlink access fstat flock dlinfo
     syscall __errno_location sched_yield
     __tls_get_addr __libc_single_threaded
     pthread_mutex_lock pthread_mutex_unlock pthread_once
-    __memcpy_chk __memmove_chk __memset_chk
+    __memcpy_chk __memmove_chk __memset_chk __snprintf_chk
     _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable __gmon_start__
     __stack_chk_fail __fixdfti __floattidf __floattisf __popcountdi2
 """.split()

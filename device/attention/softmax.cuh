@@ -56,22 +56,37 @@ __device__ inline void exponentiate(const float (&scores)[kCount], float scale,
   sum[1] = partial[1][0] + partial[1][1];
 }
 
-/// Moves each row's reference up to its maximum over this tile too, and rescales l and O.
+/// The largest of a thread's scores in its row `half`, scaled.
+template <int kCount>
+__device__ inline float max_of_scores(const float (&scores)[kCount], float scale, int half) {
+  // A scale below 0 turns the order around. One maximum and one product would cost twice as much.
+  float top = scores[2 * half];
+  if (scale >= 0.0f) {
+#pragma unroll
+    for (int i = 1; i < kCount / 2; ++i) top = ptx::max(top, scores[4 * (i / 2) + 2 * half + i % 2]);
+  } else {
+#pragma unroll
+    for (int i = 1; i < kCount / 2; ++i) top = ptx::min(top, scores[4 * (i / 2) + 2 * half + i % 2]);
+  }
+  return top * scale;
+}
+
+/// Moves each row's reference up to its maximum over this tile too, and rescales l and O, which are
+/// 0 on a row's first tile.
 template <int kCount, int kOutputs>
-__device__ inline void raise_reference(const float (&scores)[kCount], float scale,
+__device__ inline void raise_reference(const float (&scores)[kCount], float scale, bool first,
                                        SoftmaxRows& rows, float (&output)[kOutputs]) {
-  scale = ptx::opaque(scale);  // or the scaled scores are kept in registers, just in case
+  const float old[2] = {rows.reference[0], rows.reference[1]};
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    float top = rows.reference[half];
+    const float top = max_of_row(max_of_scores(scores, scale, half));
+    rows.reference[half] = ptx::max(old[half], top);
+  }
+  if (first) return;
 #pragma unroll
-    for (int block = 0; block < kCount / 4; ++block) {
-      top = ptx::max(top, scores[4 * block + 2 * half] * scale);
-      top = ptx::max(top, scores[4 * block + 2 * half + 1] * scale);
-    }
-    top = max_of_row(top);
-    const float factor = top == -kInfinity ? 1.0f : ptx::exp2_approx(rows.reference[half] - top);
-    rows.reference[half] = top;
+  for (int half = 0; half < 2; ++half) {
+    const float top = rows.reference[half];
+    const float factor = top == -kInfinity ? 1.0f : ptx::exp2_approx(old[half] - top);
     rows.sum[half] *= factor;
 #pragma unroll
     for (int block = 0; block < kOutputs / 4; ++block) {
@@ -81,17 +96,17 @@ __device__ inline void raise_reference(const float (&scores)[kCount], float scal
   }
 }
 
-/// One tile: scores become probabilities; `rows` and `output` are kept in step. `raise` says that
-/// the reference surely is too low, as on a row's first tile.
-template <class Element, int kShare, int kCount, int kOutputs>
-__device__ inline void softmax_step(const float (&scores)[kCount], float scale, bool raise,
+/// One tile: scores become probabilities; `rows` and `output` are kept in step. On a row's first
+/// tile the reference surely is too low; kAlways takes it for too low on every tile.
+template <class Element, int kShare, bool kAlways, int kCount, int kOutputs>
+__device__ inline void softmax_step(const float (&scores)[kCount], float scale, bool first,
                                     SoftmaxRows& rows, u32 (&probabilities)[kCount / 2],
                                     float (&output)[kOutputs]) {
   float sum[2];
   float reference[2] = {rows.reference[0], rows.reference[1]};
-  for (;; raise = true) {
+  for (bool raise = first || kAlways;; raise = true) {
     if (raise) {
-      raise_reference(scores, scale, rows, output);
+      raise_reference(scores, scale, first, rows, output);
       // A row that has seen no key yet has no finite reference; any will do.
       reference[0] = rows.reference[0] == -kInfinity ? 0.0f : rows.reference[0];
       reference[1] = rows.reference[1] == -kInfinity ? 0.0f : rows.reference[1];

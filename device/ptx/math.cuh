@@ -6,13 +6,6 @@
 
 namespace fa4::ptx {
 
-/// The same value, of which the compiler no longer knows where it comes from: what is computed from
-/// it stays where it is written. No instruction.
-__device__ inline float opaque(float x) {
-  asm volatile("" : "+f"(x));
-  return x;
-}
-
 // 9.7.3.21 ex2.approx: 2^x by the special function unit, subnormal results flushed to 0
 __device__ inline float exp2_approx(float x) {
   float y;
@@ -52,6 +45,13 @@ __device__ inline float fma(float a, float b, float c) {
 __device__ inline float max(float a, float b) {
   float y;
   asm("max.ftz.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+
+// 9.7.3.11 min
+__device__ inline float min(float a, float b) {
+  float y;
+  asm("min.ftz.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
   return y;
 }
 

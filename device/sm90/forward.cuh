@@ -26,7 +26,7 @@ template <ForwardConfig C>
 __device__ inline void init_barriers(Shared<C>& shared) {
   for (int w = 0; w < C.warpgroups; ++w) {
     ptx::mbarrier_init(&shared.q_full[w], 1);
-    ptx::mbarrier_init(&shared.q_empty[w], C.own_output ? 4 : 1);
+    ptx::mbarrier_init(&shared.q_empty[w], 4);
   }
   shared.k_ring.init(4 * C.warpgroups);
   shared.v_ring.init(4 * C.warpgroups);

@@ -46,7 +46,8 @@ constexpr int kWarpQueries = 1;  ///< Brings Q.
 constexpr int kWarpClean = 2;    ///< Sets to 0 what no row may see of V.
 
 struct ForwardParams {
-  TensorMap q, o;  ///< (d, query heads a tile, s, heads, b); boxes of 64 columns.
+  TensorMap q, o;  ///< (d, query heads a tile, s, heads, b); boxes of 64 columns; a warpgroup's
+                   ///< rows of Q, a warp's of O.
   TensorMap k, v;  ///< (d, s, h, b); boxes of 64 columns.
   void* out;
   i64 out_batch, out_row, out_head;  ///< Strides, in elements.
@@ -76,11 +77,12 @@ struct ForwardParams {
 };
 
 constexpr int kRowsPerWarpgroup = 64;
+constexpr int kRowsPerWarp = 16;
 constexpr float kLn2 = 0.693147180559945309f;
 constexpr float kLog2E = 1.44269504088896341f;
 
 /// Named barriers. 0 belongs to __syncthreads.
-constexpr int kBarrierOutput = 1;  ///< + warpgroup: O is in shared memory.
+constexpr int kBarrierOutput = 1;  ///< + warpgroup: O may take Q's place.
 constexpr int kBarrierTurn = 5;    ///< + warpgroup: its turn.
 
 template <ForwardConfig C>

@@ -78,54 +78,94 @@ struct RowEnd {
   float lse;
 };
 
+/// Without branches: a thread's two rows then go side by side, and so do their latencies.
 __device__ inline RowEnd end_row(float reference, float sum, float sink) {
   const float top = ptx::max(reference, sink);
-  if (top == -kInfinity && sum == 0.0f) return {0.0f, -kInfinity};
-  const float scale = sink == -kInfinity ? 1.0f : ptx::exp2_approx(reference - top);
-  const float all = sum * scale + (sink == -kInfinity ? 0.0f : ptx::exp2_approx(sink - top));
-  return {scale / all, (top + ptx::log2_approx(all)) * kLn2};
+  const float scale = ptx::exp2_approx(reference - top);
+  const float all = ptx::fma(sum, scale, ptx::exp2_approx(sink - top));
+  float inverse = ptx::reciprocal_approx(all);
+  inverse = ptx::fma(inverse, ptx::fma(-all, inverse, 1.0f), inverse);
+  const bool none = top == -kInfinity && sum == 0.0f;
+  return {none ? 0.0f : scale * inverse,
+          none ? -kInfinity : (top + ptx::log2_approx(all)) * kLn2};
 }
 
-/// Writes LSE, and gives the factors of the thread's two rows.
-template <ForwardConfig C>
-__device__ inline void end_rows(const ForwardParams& p, const Sequence& s, const Part& part,
-                                const SoftmaxRows& rows, float (&factor)[2]) {
+/// The thread's row `half` (0 or 1) in its warpgroup's tile.
+__device__ inline int row_of_thread(int half) {
   const int thread = threadIdx.x % kWarpgroupThreads;
+  return thread / kWarpThreads * kRowsPerWarp + thread % kWarpThreads / 4 + 8 * half;
+}
+
+/// Ends the thread's two rows.
+template <ForwardConfig C>
+__device__ inline void end_rows(const ForwardParams& p, const Part& part, const SoftmaxRows& rows,
+                                RowEnd (&ends)[2]) {
+  float sum[2], sink[2] = {-kInfinity, -kInfinity};
+#pragma unroll
+  for (int half = 0; half < 2; ++half) sum[half] = sum_of_row(rows.sum[half]);
+  if (p.sink != nullptr) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const i32 head = head_of<C>(p, part.head, row_of_thread(half));
+      sink[half] = load_scalar(p.sink_type, p.sink + head * p.sink_head) * kLog2E;
+    }
+  }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const i32 row = thread / kWarpThreads * 16 + thread % kWarpThreads / 4 + 8 * half;
-    const i32 position = position_of<C>(p, part.first, row);
-    const i32 head = head_of<C>(p, part.head, row);
-    float sink = -kInfinity;
-    if (p.sink != nullptr) {
-      sink = load_scalar(p.sink_type, p.sink + head * p.sink_head) * kLog2E;
-    }
-    const RowEnd end = end_row(rows.reference[half], sum_of_row(rows.sum[half]), sink);
-    factor[half] = end.factor;
-    const i32 all = C.varlen ? s.q_rows : p.rows_q;
-    if (p.lse == nullptr || thread % 4 != 0 || position >= all) continue;
-    if (C.packed && row >= p.pack_rows * p.pack_heads) continue;
-    const bool counts = !C.varlen || (position >= part.count.first && position < part.count.end);
-    const i64 at = s.batch * p.lse_batch + head * p.lse_head +
-                   ((C.varlen ? s.q_first : 0) + i64{position}) * p.lse_row;
-    p.lse[at] = counts ? end.lse : -kInfinity;
+    ends[half] = end_row(rows.reference[half], sum[half], sink[half]);
   }
 }
 
-/// Writes the tile row by row: rows of the sequence that do not count become 0, rows beyond it
+/// Whether a row counts that belongs to its sequence. Others become 0, with LSE -inf.
+template <ForwardConfig C>
+__device__ inline bool counts(const Part& part, i32 position) {
+  return !C.varlen || (position >= part.count.first && position < part.count.end);
+}
+
+template <ForwardConfig C>
+__device__ inline void store_lse(const ForwardParams& p, const Sequence& s, const Part& part,
+                                 const RowEnd (&ends)[2]) {
+  if (p.lse == nullptr || threadIdx.x % 4 != 0) return;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = row_of_thread(half);
+    const i32 position = position_of<C>(p, part.first, row);
+    if (position >= (C.varlen ? s.q_rows : p.rows_q)) continue;
+    if (C.packed && row >= p.pack_rows * p.pack_heads) continue;
+    const i64 at = s.batch * p.lse_batch + head_of<C>(p, part.head, row) * p.lse_head +
+                   ((C.varlen ? s.q_first : 0) + i64{position}) * p.lse_row;
+    p.lse[at] = counts<C>(part, position) ? ends[half].lse : -kInfinity;
+  }
+}
+
+/// A warp's sixteen rows of O, scaled, into shared memory.
+template <class Element, ForwardConfig C, class Tile, int kOutputs>
+__device__ inline void stage_rows(Tile& staged, const RowEnd (&ends)[2],
+                                  const float (&output)[kOutputs], int warp, int lane) {
+  const float low = ends[0].factor, high = ends[1].factor;
+#pragma unroll
+  for (int block = 0; block < C.dim_v / 16; ++block) {
+    const float* o = &output[8 * block];
+    void* row = staged.piece(warp * kRowsPerWarp + lane % 16, 2 * block + lane / 16);
+    ptx::store_matrix_x4(row, ptx::pack(Element{}, o[0] * low, o[1] * low),
+                         ptx::pack(Element{}, o[2] * high, o[3] * high),
+                         ptx::pack(Element{}, o[4] * low, o[5] * low),
+                         ptx::pack(Element{}, o[6] * high, o[7] * high));
+  }
+}
+
+/// Writes a warp's rows one by one: rows of the sequence that do not count become 0, rows beyond it
 /// belong to the next one.
 template <ForwardConfig C, class Tile>
 __device__ inline void store_rows(const ForwardParams& p, const Sequence& s, const Part& part,
-                                  Tile& staged) {
-  const int thread = threadIdx.x % kWarpgroupThreads;
-  const int warp = thread / kWarpThreads, lane = thread % kWarpThreads;
+                                  Tile& staged, int warp, int lane) {
   const int rows = C.packed ? p.pack_rows * p.pack_heads : kRowsPerWarpgroup;
   if (lane >= p.dim_v / 8) return;
-  for (int row = warp; row < rows; row += 4) {
+  for (int row = warp * kRowsPerWarp; row < min_of(rows, (warp + 1) * kRowsPerWarp); ++row) {
     const i32 position = position_of<C>(p, part.first, row);
     if (position >= s.q_rows) break;
     u64x2 piece = {0, 0};
-    if (position >= part.count.first && position < part.count.end) {
+    if (counts<C>(part, position)) {
       piece = *reinterpret_cast<const u64x2*>(staged.piece(row, lane));
     }
     u16* out = static_cast<u16*>(p.out) + p.q_batched * s.batch * p.out_batch +
@@ -134,44 +174,48 @@ __device__ inline void store_rows(const ForwardParams& p, const Sequence& s, con
   }
 }
 
-/// Divides O by l, writes it through shared memory, and LSE.
+/// Divides O by l and writes it, through shared memory, and LSE. A warp writes its own rows: no warp
+/// waits for another, unless O takes Q's place.
 template <class Element, ForwardConfig C, int kOutputs>
 __device__ inline void finish(const ForwardParams& p, Shared<C>& shared, const Sequence& s,
                               const Part& part, const SoftmaxRows& rows, float (&output)[kOutputs],
                               int warpgroup) {
-  const int thread = threadIdx.x % kWarpgroupThreads;
-  const int warp = thread / kWarpThreads, lane = thread % kWarpThreads;
-  float factor[2];
-  end_rows<C>(p, s, part, rows, factor);
-  if (thread == 0) ptx::bulk_wait_read();  // of this warpgroup's tile before
-  ptx::barrier_sync(kBarrierOutput + warpgroup, kWarpgroupThreads);
-  auto& staged = shared.query[warpgroup].o;
-#pragma unroll
-  for (int block = 0; block < C.dim_v / 16; ++block) {
-    const float* o = &output[8 * block];
-    void* row = staged.piece(warp * 16 + lane % 16, 2 * block + lane / 16);
-    ptx::store_matrix_x4(row, ptx::pack(Element{}, o[0] * factor[0], o[1] * factor[0]),
-                         ptx::pack(Element{}, o[2] * factor[1], o[3] * factor[1]),
-                         ptx::pack(Element{}, o[4] * factor[0], o[5] * factor[0]),
-                         ptx::pack(Element{}, o[6] * factor[1], o[7] * factor[1]));
+  const int warp = threadIdx.x % kWarpgroupThreads / kWarpThreads;
+  const int lane = threadIdx.x % kWarpThreads;
+  RowEnd ends[2];
+  end_rows<C>(p, part, rows, ends);
+  if constexpr (C.own_output) {
+    if (lane == 0) ptx::bulk_wait_read();  // of this warp's rows before
+    __syncwarp();
+  } else {  // other warps' last product may still read Q
+    ptx::barrier_sync(kBarrierOutput + warpgroup, kWarpgroupThreads);
   }
+  auto& staged = shared.query[warpgroup].o;
+  stage_rows<Element, C>(staged, ends, output, warp, lane);
   ptx::fence_async_shared();
-  ptx::barrier_sync(kBarrierOutput + warpgroup, kWarpgroupThreads);
-  const bool whole = part.count.end - part.count.first == warpgroup_rows<C>(p);
-  if (C.varlen && !whole) {
-    store_rows<C>(p, s, part, staged);
-    if constexpr (!C.own_output) {  // Q comes here next
-      ptx::fence_async_shared();
-      ptx::barrier_sync(kBarrierOutput + warpgroup, kWarpgroupThreads);
-    }
-  } else if (thread == 0) {
+  __syncwarp();
+  const i32 box_rows = C.packed ? kRowsPerWarp * p.pack_inverse >> 16 : kRowsPerWarp;
+  const i32 first = part.first + warp * box_rows;
+  bool whole = !C.packed || box_rows * p.pack_heads == kRowsPerWarp;
+  if (C.varlen) whole = whole && first >= part.count.first && first + box_rows <= part.count.end;
+  if (whole) {
+    if (lane == 0) {
 #pragma unroll
-    for (int panel = 0; panel < staged.kPanels; ++panel) {
-      ptx::tma_store_5d(&p.o, staged.panel(panel), panel * kPanelCols, 0,
-                        (C.varlen ? s.q_first : 0) + part.first, part.head, p.q_batched * s.batch);
+      for (int panel = 0; panel < staged.kPanels; ++panel) {
+        ptx::tma_store_5d(&p.o, staged.piece(warp * kRowsPerWarp, 8 * panel), panel * kPanelCols, 0,
+                          (C.varlen ? s.q_first : 0) + first, part.head, p.q_batched * s.batch);
+      }
+      ptx::bulk_commit();
     }
-    ptx::bulk_commit();
-    if constexpr (!C.own_output) ptx::bulk_wait_read();
+  } else {
+    store_rows<C>(p, s, part, staged, warp, lane);
+    if constexpr (!C.own_output) ptx::fence_async_shared();  // Q comes here next
+  }
+  store_lse<C>(p, s, part, ends);
+  if constexpr (!C.own_output) {
+    if (lane == 0) ptx::bulk_wait_read();
+    __syncwarp();
+    if (lane == 0) ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
   }
 }
 
@@ -195,17 +239,15 @@ template <ForwardConfig C, int kScores>
 __device__ inline void mask_scores(const ForwardParams& p, float (&scores)[kScores],
                                    const Sequence& s, const Part& part, const BandOf<C>& band,
                                    KeyRange whole, i32 first_key) {
-  const int thread = threadIdx.x % kWarpgroupThreads;
-  const int row = thread / kWarpThreads * 16 + thread % kWarpThreads / 4;
   const bool masked = first_key < whole.begin || first_key + C.tile_keys > whole.end;
   if (!C.score.any() && !masked) return;
   ThreadRows rows;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    rows.position[half] = position_of<C>(p, part.first, row + 8 * half);
-    rows.head[half] = head_of<C>(p, part.head, row + 8 * half);
+    rows.position[half] = position_of<C>(p, part.first, row_of_thread(half));
+    rows.head[half] = head_of<C>(p, part.head, row_of_thread(half));
   }
-  const i32 key = first_key + thread % 4 * 2;
+  const i32 key = first_key + static_cast<i32>(threadIdx.x % 4 * 2);
   if constexpr (C.score.any()) {
     modify_scores<C.score>(scores, p.score, rows, s.batch, band.diagonal, part.count.end - 1, key,
                            band.keys.end - 1);
@@ -217,8 +259,7 @@ __device__ inline void mask_scores(const ForwardParams& p, float (&scores)[kScor
 template <class Element, ForwardConfig C>
 __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int warpgroup) {
   using S = Shapes<C>;
-  const int thread = threadIdx.x % kWarpgroupThreads;
-  const int lane = thread % kWarpThreads;
+  const int lane = threadIdx.x % kWarpThreads;
   const bool leader = lane == 0;
   QOperand<C> q;
   q.descriptor = descriptor_k_major(shared.query[warpgroup].q);
@@ -231,6 +272,8 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
     const Work& work = shared.queue.get(queue_at);
     const Sequence& sequence = work.sequence;
     if (uniform(work.position) < 0) break;
+    const bool q_ready = ptx::mbarrier_test_wait(&shared.q_full[warpgroup], q_parity);
+    bool k_ready = shared.k_ring.peek(k_at);
     const BandOf<C> band = band_of<C>(p, sequence);
     const KeyRange tiles = uniform(key_tiles<C>(p, work));
     Part part;
@@ -246,7 +289,7 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
     SoftmaxRows rows;
     // Also where no row sees a key: O may take Q's place, and must not meet the next tile's Q
     // there.
-    ptx::mbarrier_wait(&shared.q_full[warpgroup], q_parity);
+    if (!q_ready) ptx::mbarrier_wait(&shared.q_full[warpgroup], q_parity);
     q_parity ^= 1;
     q.load(shared.query[warpgroup].q);
 
@@ -262,24 +305,27 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
       v_at.advance();
     };
     i32 n = tiles.end - 1;
-    for (; n >= max_of(mine.end, tiles.begin); --n) skip(n);
+    for (; n >= max_of(mine.end, tiles.begin); --n, k_ready = false) skip(n);
 
     if (mine.begin < mine.end) {
       float scores[S::kScores];
       u32 probabilities[S::kScores / 2];
-      shared.k_ring.wait(k_at);
+      shared.k_ring.wait(k_at, k_ready);
       issue_scores<Element, C>(scores, q, descriptor_k_major(shared.k[k_at.stage]));
       ptx::wgmma_wait<0>();
       ptx::pin(scores);
       shared.k_ring.release(k_at, lane);
       k_at.advance();
       for (bool first = true;; first = false) {
+        if (C.own_output && leader && n == mine.begin) {  // Q has been read for the last time
+          ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
+        }
         const bool v_ready = shared.v_ring.peek(v_at);
-        const bool k_ready = shared.k_ring.peek(k_at);
+        k_ready = shared.k_ring.peek(k_at);
         mask_scores<C>(p, scores, sequence, part, band, whole, n * C.tile_keys);
         begin_turn<C, kOrderSoftmax>(warpgroup);
-        softmax_step<Element, C.polynomial_share>(scores, p.scale, first || C.always_rescale, rows,
-                                                  probabilities, output);
+        softmax_step<Element, C.polynomial_share, C.always_rescale>(scores, p.scale, first, rows,
+                                                                    probabilities, output);
         end_turn<C, kOrderSoftmax>(warpgroup);
         const bool last = --n < mine.begin;
         begin_turn<C, kOrderProducts>(warpgroup);
@@ -287,9 +333,6 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
         issue_output<Element, C>(output, probabilities, descriptor_mn_major(shared.v[v_at.stage]));
         if (last) {
           end_turn<C, kOrderProducts>(warpgroup);
-          if constexpr (C.own_output) {
-            if (leader) ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
-          }
           ptx::wgmma_wait<0>();
           ptx::pin(output);
           break;
@@ -313,11 +356,10 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
     for (; n >= tiles.begin; --n) skip(n);
 
     finish<Element, C>(p, shared, sequence, part, rows, output, warpgroup);
-    if (!C.own_output && thread == 0) ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
     __syncwarp();
     if (leader) shared.queue.release(queue_at);
   }
-  if (thread == 0) ptx::bulk_wait();
+  if (leader) ptx::bulk_wait();
 }
 
 }  // namespace fa4::sm90

@@ -13,6 +13,7 @@ namespace fa4::gpu::sm90 {
 namespace {
 
 constexpr int kPanelCols = 64;
+constexpr int kRowsPerWarp = 16;
 constexpr int kLengthsThreads = 1024;
 
 // The kernels' parameters, field by field.
@@ -204,9 +205,11 @@ Status fill_maps(const Runtime& runtime, const ForwardConfig& config, const Atte
   const bool any = !keys.empty() && t.k.dims[0] > 0;
   const Tensor k = with_batch(any ? t.k : t.q), v = with_batch(any ? t.v : t.q);
   const int64_t first = any ? keys.begin : 0;
+  // Where a warp's rows are not whole positions of all heads, it does not use its map.
+  const int out_rows = std::max(1, kRowsPerWarp / params.pack_heads);
   const Entry entries[] = {
       {params.q, query_map(with_batch(t.q), params.pack_heads, params.pack_rows)},
-      {params.o, query_map(with_batch(t.out), params.pack_heads, params.pack_rows)},
+      {params.o, query_map(with_batch(t.out), params.pack_heads, out_rows)},
       {params.k, key_map(k, first, keys.size(), config.tile_keys)},
       {params.v, key_map(v, first, keys.size(), config.tile_keys)},
   };

@@ -36,10 +36,11 @@ struct LengthsParams {
   SideLengths q, k;
   i32 batch;
   i32 tile_rows;
+  i32 block_rows;  ///< A warpgroup's.
   i32 tile_keys;
   i32 top_left;
   i32 left, right;
-  u32* counter;  ///< Set to 0.
+  TileCounter* counter;  ///< Set to 0.
   i32* count;
   ListedTile* tiles;
   Sequence* sequences;
@@ -79,9 +80,9 @@ __device__ inline Sequence read_sequence(const LengthsParams& p, i32 b) {
 }
 
 /// Bucket of a tile of queries by its cost.
-__device__ inline int cost_bucket(const LengthsParams& p, const Sequence& s, i32 position) {
-  const i32 first = max_of(position * p.tile_rows, s.q_begin);
-  const i32 last = min_of((position + 1) * p.tile_rows, s.q_end) - 1;
+__device__ inline int cost_bucket(const LengthsParams& p, const Sequence& s, i32 tile_first) {
+  const i32 first = max_of(tile_first, s.q_begin);
+  const i32 last = min_of(tile_first + p.tile_rows, s.q_end) - 1;
   const i32 diagonal = p.top_left != 0 ? s.k_begin - s.q_begin : s.k_end - s.q_end;
   const Band<true, true, true> band = {{s.k_begin, s.k_end}, diagonal, p.left, p.right};
   const KeyRange keys = band.seen_by_any(first, last);
@@ -91,19 +92,26 @@ __device__ inline int cost_bucket(const LengthsParams& p, const Sequence& s, i32
   return 1 + 4 * octave + static_cast<int>((u64{cost} << 2 >> octave) & 3);
 }
 
-/// Calls visit(sequence, position) for every tile of queries; all threads of a warp take part.
+/// Calls visit(sequence, first row) for every tile of queries; all threads of a warp take part.
 template <class Visit>
 __device__ inline void for_each_tile(const LengthsParams& p, i32 sequences, const Visit& visit) {
   const int lane = threadIdx.x % kWarpThreads;
   for (i32 first = threadIdx.x - lane; first < sequences; first += kLengthsThreads) {
     const i32 mine = first + lane;
-    const i32 tiles = mine < sequences ? ceil_div(p.sequences[mine].q_rows, p.tile_rows) : 0;
-    for (i32 i = 0; i < tiles && tiles <= kFewTiles; ++i) visit(p.sequences[mine], i);
+    const i32 rows = mine < sequences ? p.sequences[mine].q_rows : 0;
+    const i32 tiles = ceil_div(rows, p.tile_rows);
+    const i32 begin = first_tile_row(rows, p.tile_rows, p.block_rows);
+    for (i32 i = 0; i < tiles && tiles <= kFewTiles; ++i) {
+      visit(p.sequences[mine], begin + i * p.tile_rows);
+    }
     u32 many = __ballot_sync(0xffffffff, tiles > kFewTiles);
     for (; many != 0; many &= many - 1) {
       const int owner = __ffs(many) - 1;
       const i32 all = __shfl_sync(0xffffffff, tiles, owner);
-      for (i32 i = lane; i < all; i += kWarpThreads) visit(p.sequences[first + owner], i);
+      const i32 from = __shfl_sync(0xffffffff, begin, owner);
+      for (i32 i = lane; i < all; i += kWarpThreads) {
+        visit(p.sequences[first + owner], from + i * p.tile_rows);
+      }
     }
   }
 }
@@ -117,8 +125,8 @@ __device__ inline void list_tiles(const LengthsParams& p) {
   if (thread < kCostBuckets) counts[thread] = 0;
   for (i32 b = thread; b < sequences; b += kLengthsThreads) p.sequences[b] = read_sequence(p, b);
   __syncthreads();
-  for_each_tile(p, sequences, [&](const Sequence& s, i32 position) {
-    atomicAdd(&counts[cost_bucket(p, s, position)], 1u);
+  for_each_tile(p, sequences, [&](const Sequence& s, i32 tile_first) {
+    atomicAdd(&counts[cost_bucket(p, s, tile_first)], 1u);
   });
   __syncthreads();
   if (thread < kCostBuckets) {
@@ -127,12 +135,12 @@ __device__ inline void list_tiles(const LengthsParams& p) {
     slots[thread] = before;
     if (thread == 0) {
       *p.count = static_cast<i32>(before + counts[0]);
-      *p.counter = 0;
+      p.counter->taken = 0;
     }
   }
   __syncthreads();
-  for_each_tile(p, sequences, [&](const Sequence& s, i32 position) {
-    p.tiles[atomicAdd(&slots[cost_bucket(p, s, position)], 1u)] = {s.batch, position};
+  for_each_tile(p, sequences, [&](const Sequence& s, i32 tile_first) {
+    p.tiles[atomicAdd(&slots[cost_bucket(p, s, tile_first)], 1u)] = {s.batch, tile_first};
   });
 }
 

@@ -4,10 +4,12 @@
 // Sequences of one length: heads are taken in sections whose K and V fit the L2 cache together.
 // Within a section all heads' tiles of one position are neighbours; positions run from the last
 // (the longest under a causal mask) to the first, so that the shortest tiles fill the gaps at the
-// end. Sequences of many lengths: attention/lengths.cuh writes a list of tiles, longest first.
+// end. A sequence's last tile ends with it and its first one may begin before it, at row -64 or so:
+// under a causal mask the last rows see the most keys, and a tile lasts as long as its longest
+// rows. Sequences of many lengths: attention/lengths.cuh writes a list of tiles, longest first.
 #pragma once
 
-#include "ptx/types.cuh"
+#include "ptx/sync.cuh"
 
 namespace fa4 {
 
@@ -18,6 +20,8 @@ struct ScheduleParams {
   i32 heads_total;    ///< heads * batch
   i32 section;        ///< Heads in a section.
   i32 section_tiles;  ///< section * positions
+  i32 tile_rows;      ///< Positions a tile.
+  i32 first_row;      ///< Where a sequence's first tile begins: 0 or below.
 };
 
 /// The rows of one sequence. Rows and keys count from the sequence's first, padding included.
@@ -32,16 +36,41 @@ struct Sequence {
 
 /// One tile of queries: a CTA's work for a while.
 struct Work {
-  i32 position;  ///< Which tile of its sequence; below 0: there is no more work.
-  i32 head;
+  i32 first;  ///< Its first row's position in the sequence; may be below 0.
+  i32 head;   ///< Below 0: there is no more work.
   Sequence sequence;
+};
+
+/// How many tiles the CTAs of a launch have asked for, in a workspace that may hold anything
+/// before. Whoever comes first makes it its launch's: `launch` is a number that no other launch
+/// has, and the last question of a launch sets `taken` to 0 again, for when a graph repeats it. So
+/// no launch waits for one before it that does nothing but write a zero.
+struct TileCounter {
+  u64 launch;  ///< Even; one more while `taken` is being set.
+  u32 taken;
+  u32 unused;
+
+  __device__ void claim(u64 mine) {
+    for (u64 seen = ptx::load_acquire(&launch); seen != mine; seen = ptx::load_acquire(&launch)) {
+      if (seen == mine + 1 || ptx::atomic_exchange_if(&launch, seen, mine + 1) != seen) continue;
+      ptx::store_relaxed(&taken, 0);
+      ptx::store_release(&launch, mine);
+    }
+  }
+  /// `questions`: how many a launch asks in all.
+  __device__ u32 next(u32 questions) { return ptx::atomic_increment(&taken, questions - 1); }
 };
 
 /// What the list of tiles holds: with `heads` heads, tile t is entry t / heads.
 struct ListedTile {
   i32 sequence;
-  i32 position;
+  i32 first;
 };
+
+/// Where the first tile of a sequence begins, of tiles and their blocks (a warpgroup's rows each).
+__device__ inline i32 first_tile_row(i32 rows, i32 tile_rows, i32 block_rows) {
+  return ceil_div(rows, block_rows) * block_rows - ceil_div(rows, tile_rows) * tile_rows;
+}
 
 /// A list of tiles in device memory.
 struct TileList {
@@ -58,7 +87,7 @@ __device__ inline Work dense_work(const ScheduleParams& schedule, i32 index, i32
   const i32 rank = within / heads;
   const i32 head = first_head + within - rank * heads;
   const i32 batch = head / schedule.heads;
-  return {schedule.positions - 1 - rank,
+  return {schedule.first_row + (schedule.positions - 1 - rank) * schedule.tile_rows,
           head - batch * schedule.heads,
           {batch, 0, rows, 0, rows, 0, 0, keys}};
 }
@@ -66,7 +95,7 @@ __device__ inline Work dense_work(const ScheduleParams& schedule, i32 index, i32
 __device__ inline Work listed_work(const TileList& list, i32 heads, i32 index) {
   const i32 entry = index / heads;
   const ListedTile tile = list.tiles[entry];
-  return {tile.position, index - entry * heads, list.sequences[tile.sequence]};
+  return {tile.first, index - entry * heads, list.sequences[tile.sequence]};
 }
 
 }  // namespace fa4

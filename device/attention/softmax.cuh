@@ -63,10 +63,12 @@ __device__ inline float max_of_scores(const float (&scores)[kCount], float scale
   float top = scores[2 * half];
   if (scale >= 0.0f) {
 #pragma unroll
-    for (int i = 1; i < kCount / 2; ++i) top = ptx::max(top, scores[4 * (i / 2) + 2 * half + i % 2]);
+    for (int i = 1; i < kCount / 2; ++i)
+      top = ptx::max(top, scores[4 * (i / 2) + 2 * half + i % 2]);
   } else {
 #pragma unroll
-    for (int i = 1; i < kCount / 2; ++i) top = ptx::min(top, scores[4 * (i / 2) + 2 * half + i % 2]);
+    for (int i = 1; i < kCount / 2; ++i)
+      top = ptx::min(top, scores[4 * (i / 2) + 2 * half + i % 2]);
   }
   return top * scale;
 }

@@ -126,14 +126,41 @@ __device__ inline u32 broadcast(u32 x, int lane) {
   return y;
 }
 
-// 9.7.13.6 atom.add: the value before
-__device__ inline u32 atomic_add(u32* address, u32 x) {
+// 9.7.13.5 atom.inc: one more, or 0 after `last`; gives what was there before
+__device__ inline u32 atomic_increment(u32* address, u32 last) {
   u32 before;
-  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;"
+  asm volatile("atom.relaxed.gpu.global.inc.u32 %0, [%1], %2;"
                : "=r"(before)
-               : "l"(address), "r"(x)
+               : "l"(address), "r"(last)
                : "memory");
   return before;
+}
+
+// 9.7.13.5 atom.cas: `wanted` where `expected` was; gives what was there before
+__device__ inline u64 atomic_exchange_if(u64* address, u64 expected, u64 wanted) {
+  u64 before;
+  asm volatile("atom.acq_rel.gpu.global.cas.b64 %0, [%1], %2, %3;"
+               : "=l"(before)
+               : "l"(address), "l"(expected), "l"(wanted)
+               : "memory");
+  return before;
+}
+
+// 9.7.9.8 ld.acquire
+__device__ inline u64 load_acquire(const u64* address) {
+  u64 x;
+  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(x) : "l"(address) : "memory");
+  return x;
+}
+
+// 9.7.9.12 st.release
+__device__ inline void store_release(u64* address, u64 x) {
+  asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(address), "l"(x) : "memory");
+}
+
+// 9.7.9.12 st.relaxed
+__device__ inline void store_relaxed(u32* address, u32 x) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(address), "r"(x) : "memory");
 }
 
 // 9.7.19.5 setmaxnreg: the warpgroup takes registers, waiting until there are enough

@@ -54,6 +54,7 @@ __device__ inline void forward(const ForwardParams& p) {
   const int warpgroup = ptx::broadcast(threadIdx.x / kWarpgroupThreads, 0);
   const Role role = warpgroup == C.warpgroups ? Role::kProducer : Role::kConsumer;
 
+  ptx::grid_dependency_release();  // the next kernel may come as CTAs leave, and wait like this one
   if (threadIdx.x == 0) init_barriers(shared);
   if (threadIdx.x == kWarpgroupThreads) {
     for (const TensorMap* map : {&p.q, &p.k, &p.v, &p.o}) ptx::tensormap_prefetch(map);

@@ -53,9 +53,10 @@ struct ForwardParams {
   i64 out_batch, out_row, out_head;  ///< Strides, in elements.
   float* lse;                        ///< [b, h, s_q] or null.
   i64 lse_batch, lse_head, lse_row;
-  const u8* sink;  ///< [h] or null.
-  i64 sink_head;   ///< Stride, in bytes.
-  u32* counter;    ///< Dynamic: zero at launch.
+  const u8* sink;        ///< [h] or null.
+  i64 sink_head;         ///< Stride, in bytes.
+  TileCounter* counter;  ///< Dynamic.
+  u64 launch;            ///< Dynamic, not varlen: see TileCounter.
   TileList list;
   ScoreParams score;
   ScheduleParams schedule;
@@ -158,7 +159,7 @@ template <ForwardConfig C>
 __device__ inline RowRange counting_rows(const ForwardParams& p, const Sequence& s, i32 first,
                                          i32 rows) {
   if constexpr (C.varlen) return {max_of(first, s.q_begin), min_of(first + rows, s.q_end)};
-  return {first, min_of(first + rows, p.rows_q)};
+  return {max_of(first, 0), min_of(first + rows, p.rows_q)};
 }
 
 /// Positions a warpgroup's tile holds.
@@ -182,7 +183,7 @@ template <ForwardConfig C>
 __device__ inline KeyRange key_tiles(const ForwardParams& p, const Work& work) {
   const i32 rows = C.warpgroups * warpgroup_rows<C>(p);
   return key_tiles<C>(band_of<C>(p, work.sequence),
-                      counting_rows<C>(p, work.sequence, work.position * rows, rows));
+                      counting_rows<C>(p, work.sequence, work.first, rows));
 }
 
 /// Position and query head of row `row` of a warpgroup's tile whose first position is `first`.

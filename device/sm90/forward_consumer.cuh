@@ -68,7 +68,7 @@ __device__ inline void issue_output(float (&output)[kOutputs], u32 (&probabiliti
 /// A warpgroup's part of a tile of queries.
 struct Part {
   i32 head;        ///< As in Work.
-  i32 first;       ///< Position of its first row.
+  i32 first;       ///< Position of its first row; below 0: it has none, see attention/schedule.cuh.
   RowRange count;  ///< Its rows that count.
 };
 
@@ -86,8 +86,7 @@ __device__ inline RowEnd end_row(float reference, float sum, float sink) {
   float inverse = ptx::reciprocal_approx(all);
   inverse = ptx::fma(inverse, ptx::fma(-all, inverse, 1.0f), inverse);
   const bool none = top == -kInfinity && sum == 0.0f;
-  return {none ? 0.0f : scale * inverse,
-          none ? -kInfinity : (top + ptx::log2_approx(all)) * kLn2};
+  return {none ? 0.0f : scale * inverse, none ? -kInfinity : (top + ptx::log2_approx(all)) * kLn2};
 }
 
 /// The thread's row `half` (0 or 1) in its warpgroup's tile.
@@ -174,12 +173,12 @@ __device__ inline void store_rows(const ForwardParams& p, const Sequence& s, con
   }
 }
 
-/// Divides O by l and writes it, through shared memory, and LSE. A warp writes its own rows: no warp
-/// waits for another, unless O takes Q's place.
+/// Divides O by l and writes it, through shared memory, and LSE. A warp writes its own rows: no
+/// warp waits for another, unless O takes Q's place.
 template <class Element, ForwardConfig C, int kOutputs>
-__device__ inline void finish(const ForwardParams& p, Shared<C>& shared, const Sequence& s,
-                              const Part& part, const SoftmaxRows& rows, float (&output)[kOutputs],
-                              int warpgroup) {
+__device__ inline void write_rows(const ForwardParams& p, Shared<C>& shared, const Sequence& s,
+                                  const Part& part, const SoftmaxRows& rows,
+                                  const float (&output)[kOutputs], int warpgroup) {
   const int warp = threadIdx.x % kWarpgroupThreads / kWarpThreads;
   const int lane = threadIdx.x % kWarpThreads;
   RowEnd ends[2];
@@ -198,24 +197,31 @@ __device__ inline void finish(const ForwardParams& p, Shared<C>& shared, const S
   const i32 first = part.first + warp * box_rows;
   bool whole = !C.packed || box_rows * p.pack_heads == kRowsPerWarp;
   if (C.varlen) whole = whole && first >= part.count.first && first + box_rows <= part.count.end;
-  if (whole) {
-    if (lane == 0) {
-#pragma unroll
-      for (int panel = 0; panel < staged.kPanels; ++panel) {
-        ptx::tma_store_5d(&p.o, staged.piece(warp * kRowsPerWarp, 8 * panel), panel * kPanelCols, 0,
-                          (C.varlen ? s.q_first : 0) + first, part.head, p.q_batched * s.batch);
-      }
-      ptx::bulk_commit();
-    }
-  } else {
+  if (!whole) {
     store_rows<C>(p, s, part, staged, warp, lane);
-    if constexpr (!C.own_output) ptx::fence_async_shared();  // Q comes here next
+  } else if (lane == 0) {
+#pragma unroll
+    for (int panel = 0; panel < staged.kPanels; ++panel) {
+      ptx::tma_store_5d(&p.o, staged.piece(warp * kRowsPerWarp, 8 * panel), panel * kPanelCols, 0,
+                        (C.varlen ? s.q_first : 0) + first, part.head, p.q_batched * s.batch);
+    }
+    ptx::bulk_commit();
   }
   store_lse<C>(p, s, part, ends);
+}
+
+/// What becomes of a warpgroup's part of a tile. Where O has taken Q's place, Q may then come.
+template <class Element, ForwardConfig C, int kOutputs>
+__device__ inline void finish(const ForwardParams& p, Shared<C>& shared, const Sequence& s,
+                              const Part& part, const SoftmaxRows& rows,
+                              const float (&output)[kOutputs], int warpgroup) {
+  if (part.first >= 0) write_rows<Element, C>(p, shared, s, part, rows, output, warpgroup);
   if constexpr (!C.own_output) {
-    if (lane == 0) ptx::bulk_wait_read();
+    const bool leader = threadIdx.x % kWarpThreads == 0;
+    if (leader) ptx::bulk_wait_read();
+    ptx::fence_async_shared();  // what store_rows() has read
     __syncwarp();
-    if (lane == 0) ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
+    if (leader) ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
   }
 }
 
@@ -271,14 +277,14 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
   for (;; queue_at.advance()) {
     const Work& work = shared.queue.get(queue_at);
     const Sequence& sequence = work.sequence;
-    if (uniform(work.position) < 0) break;
+    if (uniform(work.head) < 0) break;
     const bool q_ready = ptx::mbarrier_test_wait(&shared.q_full[warpgroup], q_parity);
     bool k_ready = shared.k_ring.peek(k_at);
     const BandOf<C> band = band_of<C>(p, sequence);
     const KeyRange tiles = uniform(key_tiles<C>(p, work));
     Part part;
     part.head = work.head;
-    part.first = (work.position * C.warpgroups + warpgroup) * warpgroup_rows<C>(p);
+    part.first = work.first + warpgroup * warpgroup_rows<C>(p);
     part.count = counting_rows<C>(p, sequence, part.first, warpgroup_rows<C>(p));
     const KeyRange mine = uniform(key_tiles<C>(band, part.count));
     const KeyRange whole = band.seen_by_all(part.count.first, part.count.end - 1);

@@ -43,7 +43,8 @@ __device__ inline void produce_keys(const ForwardParams& p, Shared<C>& shared) {
   using S = Shapes<C>;
   RingCursor<C.stages> at;
   Queue<Work>::Cursor queue_at;
-  if constexpr (C.varlen) ptx::grid_dependency_wait();  // for the list
+  // For whatever the kernel before writes: the list, or somebody's inputs.
+  ptx::grid_dependency_wait();
   const i32 tiles = C.varlen ? *p.list.count * p.schedule.heads : p.schedule.tiles;
   for (i32 index = blockIdx.x; index < tiles;) {
     const Work work = C.varlen ? listed_work(p.list, p.schedule.heads, index)
@@ -63,10 +64,17 @@ __device__ inline void produce_keys(const ForwardParams& p, Shared<C>& shared) {
       load_tile(shared.v[at.stage], p.v, v_full, row, head, batch);
       at.advance();
     }
-    index = gridDim.x + (C.dynamic ? ptx::atomic_add(p.counter, 1) : index);
+    if constexpr (C.dynamic) {
+      // Every CTA asks until there is nothing left, once more than it gets tiles beyond its first.
+      if (C.dynamic && !C.varlen && index == static_cast<i32>(blockIdx.x))
+        p.counter->claim(p.launch);
+      index = gridDim.x + p.counter->next(tiles);
+    } else {
+      index += gridDim.x;
+    }
   }
   Work none{};
-  none.position = -1;
+  none.head = -1;
   shared.queue.put(queue_at, none);
 }
 
@@ -82,8 +90,8 @@ __device__ inline void produce_queries(const ForwardParams& p, Shared<C>& shared
   for (;; queue_at.advance()) {
     const Work work = shared.queue.get(queue_at);
     shared.queue.release(queue_at);
-    if (work.position < 0) break;
-    const i32 first = (C.varlen ? work.sequence.q_first : 0) + work.position * C.warpgroups * rows;
+    if (work.head < 0) break;
+    const i32 first = (C.varlen ? work.sequence.q_first : 0) + work.first;
     for (int w = 0; w < C.warpgroups; ++w) {
       ptx::mbarrier_wait(&shared.q_empty[w], parity);
       ptx::mbarrier_arrive_expect(&shared.q_full[w], bytes);
@@ -102,7 +110,7 @@ __device__ inline void produce_queries(const ForwardParams& p, Shared<C>& shared
 template <ForwardConfig C>
 __device__ inline bool seen_by_tile(const ForwardParams& p, const Work& work, i32 key) {
   const i32 rows = C.warpgroups * warpgroup_rows<C>(p);
-  const RowRange counting = counting_rows<C>(p, work.sequence, work.position * rows, rows);
+  const RowRange counting = counting_rows<C>(p, work.sequence, work.first, rows);
   const BandOf<C> band = band_of<C>(p, work.sequence);
   const i32 heads = C.packed ? p.pack_heads : 1;
   bool seen = false;
@@ -177,7 +185,7 @@ __device__ inline void clean_values(const ForwardParams& p, Shared<C>& shared) {
     const Work work = shared.queue.get(queue_at);
     __syncwarp();
     if (lane == 0) shared.queue.release(queue_at);
-    if (work.position < 0) break;
+    if (work.head < 0) break;
     const KeyRange range = key_tiles<C>(p, work);
     const KeyRange clean = clean_keys<C>(p, work.sequence);
     for (i32 n = range.end - 1; n >= range.begin; --n, at.advance()) {

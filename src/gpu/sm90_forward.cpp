@@ -2,6 +2,8 @@
 #include "gpu/sm90_forward.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -18,7 +20,7 @@ constexpr int kLengthsThreads = 1024;
 
 // The kernels' parameters, field by field.
 struct ScheduleParams {
-  int32_t tiles, positions, heads, heads_total, section, section_tiles;
+  int32_t tiles, positions, heads, heads_total, section, section_tiles, tile_rows, first_row;
 };
 struct TileList {
   const void *count, *tiles, *sequences;
@@ -43,6 +45,7 @@ struct ForwardParams {
   const void* sink;
   int64_t sink_head;
   void* counter;
+  uint64_t launch;
   TileList list;
   ScoreParams score;
   ScheduleParams schedule;
@@ -62,7 +65,7 @@ struct SideLengths {
 };
 struct LengthsParams {
   SideLengths q, k;
-  int32_t batch, tile_rows, tile_keys, top_left, left, right;
+  int32_t batch, tile_rows, block_rows, tile_keys, top_left, left, right, unused;
   void *counter, *count, *tiles, *sequences;
 };
 static_assert(sizeof(LengthsParams) == kLengthsParamsBytes);
@@ -70,13 +73,24 @@ static_assert(sizeof(LengthsParams) == kLengthsParamsBytes);
 /// Where things lie in a workspace.
 struct WorkspaceLayout {
   static constexpr size_t kCounter = 0;
-  static constexpr size_t kCount = 4;
+  static constexpr size_t kCount = 16;
   static constexpr size_t kSequences = 64;
   static constexpr size_t kSequenceBytes = 32;
   static constexpr size_t kTileBytes = 8;
   size_t tiles = 64;
   size_t bytes = 64;
 };
+
+/// A number for a launch that no other has: even, counted on from anywhere. A workspace that holds
+/// it by chance, left by somebody else, would spoil that launch: once in 2^63.
+uint64_t next_launch() {
+  static std::atomic<uint64_t> next = [] {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+    const uint64_t seed = static_cast<uint64_t>(now) ^ reinterpret_cast<uintptr_t>(&now) << 20U;
+    return seed * 0x9e3779b97f4a7c15U << 1U;
+  }();
+  return next.fetch_add(2, std::memory_order_relaxed);
+}
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -228,7 +242,11 @@ ScheduleParams schedule(const core::Problem& problem, const ForwardConfig& confi
   const int64_t budget = config.dynamic ? int64_t{16} << 20 : int64_t{4} << 20;
   const int64_t heads = config.packed ? problem.heads_k : problem.heads_q;
   const int64_t total = heads * problem.batch;
-  s.positions = static_cast<int32_t>(ceil_div(problem.rows_q, tile_rows(config, problem)));
+  s.tile_rows = tile_rows(config, problem);
+  s.positions = static_cast<int32_t>(ceil_div(problem.rows_q, s.tile_rows));
+  const int block = pack_rows(config, problem.group);
+  s.first_row =
+      static_cast<int32_t>(ceil_div(problem.rows_q, block)) * block - s.positions * s.tile_rows;
   s.heads = static_cast<int32_t>(heads);
   if (config.varlen) return s;
   s.heads_total = static_cast<int32_t>(total);
@@ -351,6 +369,7 @@ Status launch_lengths(const Runtime& runtime, const Kernel& kernel, const Forwar
                problem.rows_k};
   lengths.batch = static_cast<int32_t>(problem.batch);
   lengths.tile_rows = tile_rows(config, problem);
+  lengths.block_rows = pack_rows(config, problem.group);
   lengths.tile_keys = config.tile_keys;
   lengths.top_left = params.top_left;
   lengths.left = params.left;
@@ -388,6 +407,7 @@ Status Forward::run(const core::Problem& problem, const AttentionTensors& t, voi
   params.pack_rows = pack_rows(config_, problem.group);
   params.pack_inverse = (65536 + params.pack_heads - 1) / params.pack_heads;
   params.counter = workspace;
+  params.launch = next_launch();
   params.schedule = schedule(problem, config_, keys.size());
   set_scores(config_, problem, t, params);
   params.score.first_key = static_cast<int32_t>(keys.begin);
@@ -398,8 +418,6 @@ Status Forward::run(const core::Problem& problem, const AttentionTensors& t, voi
   if (status.ok() && config_.varlen) {
     tiles = most_tiles(config_, problem) * params.schedule.heads;
     status = launch_lengths(*runtime_, *lengths_, config_, problem, t, workspace, params, stream);
-  } else if (status.ok() && config_.dynamic) {
-    status = runtime_->fill(workspace, 0, 1, stream);
   }
   if (!status.ok()) return status;
   Launch launch;
@@ -407,7 +425,7 @@ Status Forward::run(const core::Problem& problem, const AttentionTensors& t, voi
       static_cast<unsigned>(std::min<int64_t>(tiles, runtime_->properties().multiprocessors));
   launch.threads = static_cast<unsigned>((config_.warpgroups + 1) * kWarpgroupThreads);
   launch.shared_bytes = forward_shared_bytes(config_);
-  launch.overlaps_previous = config_.varlen;
+  launch.overlaps_previous = true;
   return runtime_->launch(*kernel_, launch, std::as_bytes(std::span(&params, 1)), stream);
 }
 

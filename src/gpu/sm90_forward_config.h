@@ -103,7 +103,7 @@ inline int pack_rows(const ForwardConfig& config, int64_t group) {
 }
 
 /// Bytes of the kernels' parameter structs, which the sources assert.
-constexpr int kForwardParamsBytes = 832;
-constexpr int kLengthsParamsBytes = 216;
+constexpr int kForwardParamsBytes = 896;
+constexpr int kLengthsParamsBytes = 224;
 
 }  // namespace fa4::gpu::sm90

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The Hopper forward's consumer warpgroups: products, softmax, and what becomes of a finished tile.
+// The Hopper forward's consumer warpgroups: products and softmax.
 #pragma once
 
 #include "attention/softmax.cuh"
 #include "ptx/math.cuh"
-#include "ptx/tma.cuh"
 #include "ptx/wgmma.cuh"
-#include "sm90/forward_config.cuh"
+#include "sm90/forward_output.cuh"
 
 namespace fa4::sm90 {
 
@@ -63,166 +62,6 @@ __device__ inline void issue_output(float (&output)[kOutputs], u32 (&probabiliti
                             true);
   }
   ptx::wgmma_commit();
-}
-
-/// A warpgroup's part of a tile of queries.
-struct Part {
-  i32 head;        ///< As in Work.
-  i32 first;       ///< Position of its first row; below 0: it has none, see attention/schedule.cuh.
-  RowRange count;  ///< Its rows that count.
-};
-
-/// What a row's O is multiplied by in the end, and its LSE; the sink is the row's last logit.
-struct RowEnd {
-  float factor;
-  float lse;
-};
-
-/// Without branches: a thread's two rows then go side by side, and so do their latencies.
-__device__ inline RowEnd end_row(float reference, float sum, float sink) {
-  const float top = ptx::max(reference, sink);
-  const float scale = ptx::exp2_approx(reference - top);
-  const float all = ptx::fma(sum, scale, ptx::exp2_approx(sink - top));
-  float inverse = ptx::reciprocal_approx(all);
-  inverse = ptx::fma(inverse, ptx::fma(-all, inverse, 1.0f), inverse);
-  const bool none = top == -kInfinity && sum == 0.0f;
-  return {none ? 0.0f : scale * inverse, none ? -kInfinity : (top + ptx::log2_approx(all)) * kLn2};
-}
-
-/// The thread's row `half` (0 or 1) in its warpgroup's tile.
-__device__ inline int row_of_thread(int half) {
-  const int thread = threadIdx.x % kWarpgroupThreads;
-  return thread / kWarpThreads * kRowsPerWarp + thread % kWarpThreads / 4 + 8 * half;
-}
-
-/// Ends the thread's two rows.
-template <ForwardConfig C>
-__device__ inline void end_rows(const ForwardParams& p, const Part& part, const SoftmaxRows& rows,
-                                RowEnd (&ends)[2]) {
-  float sum[2], sink[2] = {-kInfinity, -kInfinity};
-#pragma unroll
-  for (int half = 0; half < 2; ++half) sum[half] = sum_of_row(rows.sum[half]);
-  if (p.sink != nullptr) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const i32 head = head_of<C>(p, part.head, row_of_thread(half));
-      sink[half] = load_scalar(p.sink_type, p.sink + head * p.sink_head) * kLog2E;
-    }
-  }
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    ends[half] = end_row(rows.reference[half], sum[half], sink[half]);
-  }
-}
-
-/// Whether a row counts that belongs to its sequence. Others become 0, with LSE -inf.
-template <ForwardConfig C>
-__device__ inline bool counts(const Part& part, i32 position) {
-  return !C.varlen || (position >= part.count.first && position < part.count.end);
-}
-
-template <ForwardConfig C>
-__device__ inline void store_lse(const ForwardParams& p, const Sequence& s, const Part& part,
-                                 const RowEnd (&ends)[2]) {
-  if (p.lse == nullptr || threadIdx.x % 4 != 0) return;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int row = row_of_thread(half);
-    const i32 position = position_of<C>(p, part.first, row);
-    if (position >= (C.varlen ? s.q_rows : p.rows_q)) continue;
-    if (C.packed && row >= p.pack_rows * p.pack_heads) continue;
-    const i64 at = s.batch * p.lse_batch + head_of<C>(p, part.head, row) * p.lse_head +
-                   ((C.varlen ? s.q_first : 0) + i64{position}) * p.lse_row;
-    p.lse[at] = counts<C>(part, position) ? ends[half].lse : -kInfinity;
-  }
-}
-
-/// A warp's sixteen rows of O, scaled, into shared memory.
-template <class Element, ForwardConfig C, class Tile, int kOutputs>
-__device__ inline void stage_rows(Tile& staged, const RowEnd (&ends)[2],
-                                  const float (&output)[kOutputs], int warp, int lane) {
-  const float low = ends[0].factor, high = ends[1].factor;
-#pragma unroll
-  for (int block = 0; block < C.dim_v / 16; ++block) {
-    const float* o = &output[8 * block];
-    void* row = staged.piece(warp * kRowsPerWarp + lane % 16, 2 * block + lane / 16);
-    ptx::store_matrix_x4(row, ptx::pack(Element{}, o[0] * low, o[1] * low),
-                         ptx::pack(Element{}, o[2] * high, o[3] * high),
-                         ptx::pack(Element{}, o[4] * low, o[5] * low),
-                         ptx::pack(Element{}, o[6] * high, o[7] * high));
-  }
-}
-
-/// Writes a warp's rows one by one: rows of the sequence that do not count become 0, rows beyond it
-/// belong to the next one.
-template <ForwardConfig C, class Tile>
-__device__ inline void store_rows(const ForwardParams& p, const Sequence& s, const Part& part,
-                                  Tile& staged, int warp, int lane) {
-  const int rows = C.packed ? p.pack_rows * p.pack_heads : kRowsPerWarpgroup;
-  if (lane >= p.dim_v / 8) return;
-  for (int row = warp * kRowsPerWarp; row < min_of(rows, (warp + 1) * kRowsPerWarp); ++row) {
-    const i32 position = position_of<C>(p, part.first, row);
-    if (position >= s.q_rows) break;
-    u64x2 piece = {0, 0};
-    if (counts<C>(part, position)) {
-      piece = *reinterpret_cast<const u64x2*>(staged.piece(row, lane));
-    }
-    u16* out = static_cast<u16*>(p.out) + p.q_batched * s.batch * p.out_batch +
-               (i64{s.q_first} + position) * p.out_row + head_of<C>(p, part.head, row) * p.out_head;
-    *reinterpret_cast<u64x2*>(out + lane * 8) = piece;
-  }
-}
-
-/// Divides O by l and writes it, through shared memory, and LSE. A warp writes its own rows: no
-/// warp waits for another, unless O takes Q's place.
-template <class Element, ForwardConfig C, int kOutputs>
-__device__ inline void write_rows(const ForwardParams& p, Shared<C>& shared, const Sequence& s,
-                                  const Part& part, const SoftmaxRows& rows,
-                                  const float (&output)[kOutputs], int warpgroup) {
-  const int warp = threadIdx.x % kWarpgroupThreads / kWarpThreads;
-  const int lane = threadIdx.x % kWarpThreads;
-  RowEnd ends[2];
-  end_rows<C>(p, part, rows, ends);
-  if constexpr (C.own_output) {
-    if (lane == 0) ptx::bulk_wait_read();  // of this warp's rows before
-    __syncwarp();
-  } else {  // other warps' last product may still read Q
-    ptx::barrier_sync(kBarrierOutput + warpgroup, kWarpgroupThreads);
-  }
-  auto& staged = shared.query[warpgroup].o;
-  stage_rows<Element, C>(staged, ends, output, warp, lane);
-  ptx::fence_async_shared();
-  __syncwarp();
-  const i32 box_rows = C.packed ? kRowsPerWarp * p.pack_inverse >> 16 : kRowsPerWarp;
-  const i32 first = part.first + warp * box_rows;
-  bool whole = !C.packed || box_rows * p.pack_heads == kRowsPerWarp;
-  if (C.varlen) whole = whole && first >= part.count.first && first + box_rows <= part.count.end;
-  if (!whole) {
-    store_rows<C>(p, s, part, staged, warp, lane);
-  } else if (lane == 0) {
-#pragma unroll
-    for (int panel = 0; panel < staged.kPanels; ++panel) {
-      ptx::tma_store_5d(&p.o, staged.piece(warp * kRowsPerWarp, 8 * panel), panel * kPanelCols, 0,
-                        (C.varlen ? s.q_first : 0) + first, part.head, p.q_batched * s.batch);
-    }
-    ptx::bulk_commit();
-  }
-  store_lse<C>(p, s, part, ends);
-}
-
-/// What becomes of a warpgroup's part of a tile. Where O has taken Q's place, Q may then come.
-template <class Element, ForwardConfig C, int kOutputs>
-__device__ inline void finish(const ForwardParams& p, Shared<C>& shared, const Sequence& s,
-                              const Part& part, const SoftmaxRows& rows,
-                              const float (&output)[kOutputs], int warpgroup) {
-  if (part.first >= 0) write_rows<Element, C>(p, shared, s, part, rows, output, warpgroup);
-  if constexpr (!C.own_output) {
-    const bool leader = threadIdx.x % kWarpThreads == 0;
-    if (leader) ptx::bulk_wait_read();
-    ptx::fence_async_shared();  // what store_rows() has read
-    __syncwarp();
-    if (leader) ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
-  }
 }
 
 /// Waits for this warpgroup's turn; every warpgroup takes one turn a tile of keys.
@@ -323,7 +162,8 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
       shared.k_ring.release(k_at, lane);
       k_at.advance();
       for (bool first = true;; first = false) {
-        if (C.own_output && leader && n == mine.begin) {  // Q has been read for the last time
+        if (C.output_panels > 0 && leader &&
+            n == mine.begin) {  // Q has been read for the last time
           ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
         }
         const bool v_ready = shared.v_ring.peek(v_at);
@@ -356,7 +196,7 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
       }
       shared.v_ring.release(v_at, lane);
       v_at.advance();
-    } else if (C.own_output && leader) {
+    } else if (C.output_panels > 0 && leader) {
       ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
     }
     for (; n >= tiles.begin; --n) skip(n);

@@ -18,21 +18,21 @@ constexpr int kAny = std::numeric_limits<int>::max();
 /// Measured on an H200: docs/notes/sm90_forward.md. The rows with a bias or a mask are what fits
 /// the registers.
 constexpr ForwardTile kTiles[] = {
-    // d_qk, d_v, keys, keys of bands, hides, tile of keys, warpgroups, stages, own output, order
-    {64, 64, kAny, kAny, true, 64, 2, 3, true, Order::kNone},
-    {128, 128, kAny, kAny, true, 48, 2, 3, true, Order::kNone},
-    {192, 192, kAny, kAny, true, 32, 2, 3, false, Order::kNone},
-    {256, 256, kAny, kAny, true, 16, 2, 3, false, Order::kNone},
-    {64, 64, 2048, 2048, false, 64, 4, 5, true, Order::kNone},
-    {64, 64, kAny, kAny, false, 128, 3, 3, true, Order::kNone},
-    {96, 96, kAny, kAny, false, 112, 3, 2, false, Order::kProducts},
-    {128, 128, 768, 4096, false, 64, 3, 3, true, Order::kProducts},
-    {128, 128, kAny, kAny, false, 80, 3, 3, true, Order::kProducts},
-    {192, 128, 768, 2048, false, 64, 3, 3, false, Order::kProducts},
-    {192, 128, kAny, kAny, false, 128, 2, 2, false, Order::kProducts},
-    {192, 192, kAny, kAny, false, 96, 2, 2, false, Order::kProducts},
-    {256, 256, 2048, 2048, false, 64, 2, 2, false, Order::kProducts},
-    {256, 256, kAny, kAny, false, 80, 2, 2, false, Order::kProducts},
+    // d_qk, d_v, keys, keys of bands, hides, tile of keys, warpgroups, stages, panels of O, order
+    {64, 64, kAny, kAny, true, 64, 2, 3, 1, Order::kNone},
+    {128, 128, kAny, kAny, true, 48, 2, 3, 2, Order::kNone},
+    {192, 192, kAny, kAny, true, 32, 2, 3, 3, Order::kNone},
+    {256, 256, kAny, kAny, true, 16, 2, 3, 4, Order::kNone},
+    {64, 64, 2048, 2048, false, 64, 4, 5, 1, Order::kNone},
+    {64, 64, kAny, kAny, false, 128, 3, 3, 1, Order::kNone},
+    {96, 96, kAny, kAny, false, 112, 3, 2, 2, Order::kProducts},
+    {128, 128, 768, 4096, false, 64, 3, 3, 2, Order::kProducts},
+    {128, 128, kAny, kAny, false, 80, 3, 3, 2, Order::kProducts},
+    {192, 128, 768, 4096, false, 64, 3, 3, 1, Order::kProducts},
+    {192, 128, kAny, kAny, false, 128, 2, 2, 1, Order::kProducts},
+    {192, 192, kAny, kAny, false, 96, 2, 2, 2, Order::kProducts},
+    {256, 256, 2048, 2048, false, 64, 2, 2, 2, Order::kProducts},
+    {256, 256, kAny, kAny, false, 80, 2, 2, 0, Order::kProducts},
 };
 
 int round_up(int64_t x, int to) { return static_cast<int>((x + to - 1) / to * to); }
@@ -75,7 +75,7 @@ ForwardConfig make_config(const ForwardTile& tile, const Traits& traits, int dim
   c.right = traits.right;
   c.varlen = traits.varlen;
   c.packed = traits.packed;
-  c.own_output = tile.own_output;
+  c.output_panels = std::min(tile.output_panels, ceil_div(c.dim_v, kPanelCols));
   c.order = tile.order;
   // Where tiles of queries differ in length; 192 rows mostly leave a short one.
   c.dynamic = c.left || c.right || c.varlen || c.warpgroups == 3;
@@ -201,7 +201,7 @@ Result<ForwardConfig> vary(ForwardConfig config, std::string_view changes) {
       {"warpgroups", config.warpgroups, 1, 4, 1},
       {"stages", config.stages, 1, 16, 1},
       {"order", static_cast<int>(config.order), 0, 2, 1},
-      {"own_output", config.own_output, 0, 1, 1},
+      {"output_panels", config.output_panels, 0, 4, 1},
       {"dynamic", config.dynamic, 0, 1, 1},
       {"q_registers", config.q_registers, 0, 1, 1},
       {"always_rescale", config.always_rescale, 0, 1, 1},
@@ -232,7 +232,7 @@ Result<ForwardConfig> vary(ForwardConfig config, std::string_view changes) {
   config.warpgroups = fields[1].value;
   config.stages = fields[2].value;
   config.order = static_cast<Order>(fields[3].value);
-  config.own_output = fields[4].value != 0;
+  config.output_panels = fields[4].value;
   config.dynamic = fields[5].value != 0;
   config.q_registers = fields[6].value != 0;
   config.always_rescale = fields[7].value != 0;
@@ -270,7 +270,8 @@ std::string unsupported_forward(const core::Problem& problem) {
 unsigned forward_shared_bytes(const ForwardConfig& c) {
   const int q = panel_bytes(kRowsPerWarpgroup, c.dim_qk);
   const int o = panel_bytes(kRowsPerWarpgroup, c.dim_v);
-  const int query = c.warpgroups * (c.own_output ? q + o : std::max(q, o));
+  const int staged = panel_bytes(kRowsPerWarpgroup, c.output_panels * kPanelCols);
+  const int query = c.warpgroups * (c.output_panels == 0 ? std::max(q, o) : q + staged);
   const int k = c.stages * panel_bytes(c.tile_keys, c.dim_qk);
   const int v = c.stages * panel_bytes(c.tile_keys, c.dim_v);
   const int queue = 2 * (8 + 8 + 40);
@@ -315,7 +316,7 @@ KernelConfig forward_kernel(const ForwardConfig& c) {
       field("consumer_registers", c.consumer_registers) +
       field("producer_registers", c.producer_registers) + field("left", c.left) +
       field("right", c.right) + field("varlen", c.varlen) + field("packed", c.packed) +
-      field("own_output", c.own_output) + field("order", static_cast<int>(c.order)) +
+      field("output_panels", c.output_panels) + field("order", static_cast<int>(c.order)) +
       field("dynamic", c.dynamic) + field("q_registers", c.q_registers) +
       field("always_rescale", c.always_rescale) + field("polynomial_share", c.polynomial_share) +
       "    .score = {\n" + field("softcap", c.score.softcap) + field("alibi", c.score.alibi) +

@@ -50,7 +50,7 @@ struct ForwardConfig {
   bool right = false;
   bool varlen = false;
   bool packed = false;
-  bool own_output = false;
+  int output_panels = 0;
   Order order = Order::kNone;
   bool dynamic = false;
   bool q_registers = false;
@@ -73,7 +73,7 @@ struct ForwardTile {
   int tile_keys;
   int warpgroups;
   int stages;
-  bool own_output;
+  int output_panels;
   Order order;
 };
 std::span<const ForwardTile> forward_tiles();

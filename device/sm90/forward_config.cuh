@@ -19,16 +19,15 @@ struct ForwardConfig {
   int stages;      ///< Of the ring of K and V tiles.
   int consumer_registers;
   int producer_registers;
-  bool left;          ///< The band has a left side.
-  bool right;         ///< The band has a right side (causal has).
-  bool varlen;        ///< Lengths and tiles come from a list in device memory.
-  bool packed;        ///< A tile's rows are those of a key head's whole group of query heads.
-  int output_panels;  ///< Panels of 64 columns that a warpgroup's O is staged in on its way out, so
-                      ///< that the next Q can land early. 0: O takes Q's place.
-  int order;          ///< Order of warpgroups: see Order.
-  bool dynamic;       ///< CTAs take the next tile when they are done, by a counter; else every
-                      ///< gridDim.x-th one.
-  bool q_registers;   ///< Q stays in registers: less shared memory traffic, more registers.
+  bool left;             ///< The band has a left side.
+  bool right;            ///< The band has a right side (causal has).
+  bool varlen;           ///< Lengths and tiles come from a list in device memory.
+  bool packed;           ///< A tile's rows are those of a key head's whole group of query heads.
+  int output_panels;     ///< Panels of 64 columns that a warpgroup's O is staged in on its way out.
+  int order;             ///< Order of warpgroups: see Order.
+  bool dynamic;          ///< CTAs take the next tile when they are done, by a counter; else every
+                         ///< gridDim.x-th one.
+  bool q_registers;      ///< Q stays in registers: less shared memory traffic, more registers.
   bool always_rescale;   ///< Takes the maximum of every tile and rescales O, to compare with.
   int polynomial_share;  ///< Sixteenths of the exponentials taken by the polynomial.
   ScoreConfig score;
@@ -84,8 +83,7 @@ constexpr float kLn2 = 0.693147180559945309f;
 constexpr float kLog2E = 1.44269504088896341f;
 
 /// Named barriers. 0 belongs to __syncthreads.
-constexpr int kBarrierOutput = 1;  ///< + warpgroup: O may take Q's place.
-constexpr int kBarrierTurn = 5;    ///< + warpgroup: its turn.
+constexpr int kBarrierTurn = 1;  ///< + warpgroup: its turn.
 
 template <ForwardConfig C>
 struct Shapes {
@@ -93,8 +91,7 @@ struct Shapes {
   using KTile = SharedTile<C.tile_keys, C.dim_qk>;
   using VTile = SharedTile<C.tile_keys, C.dim_v>;
   /// What is staged of O at a time.
-  using OTile =
-      SharedTile<kRowsPerWarpgroup, C.output_panels == 0 ? C.dim_v : C.output_panels * kPanelCols>;
+  using OTile = SharedTile<kRowsPerWarpgroup, C.output_panels * kPanelCols>;
   static constexpr int kThreads = (C.warpgroups + 1) * kWarpgroupThreads;
   /// Registers are handed out in eights, the same number to each thread at first; what warpgroups
   /// take later must come from what the CTA got then, or the last one waits for ever.
@@ -107,26 +104,18 @@ struct Shapes {
   static constexpr int kQueueTakers = 4 * C.warpgroups + (C.cleans() ? 2 : 1);
 };
 
-/// A warpgroup's Q, and its O: beside it where there is room, else in the same place, once the last
-/// product has read Q.
-template <class QTile, class OTile, bool kTakesPlace>
+/// A warpgroup's Q, and what it stages of O.
+template <class QTile, class OTile>
 struct QueryStorage {
   QTile q;
   OTile o;
-};
-template <class QTile, class OTile>
-struct QueryStorage<QTile, OTile, true> {
-  union {
-    QTile q;
-    OTile o;
-  };
 };
 
 /// Everything in a CTA's shared memory.
 template <ForwardConfig C>
 struct Shared {
   using S = Shapes<C>;
-  QueryStorage<typename S::QTile, typename S::OTile, C.output_panels == 0> query[C.warpgroups];
+  QueryStorage<typename S::QTile, typename S::OTile> query[C.warpgroups];
   typename S::KTile k[C.stages];
   typename S::VTile v[C.stages];
   u64 q_full[C.warpgroups];

@@ -132,8 +132,7 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
 #pragma unroll
     for (int i = 0; i < S::kOutputs; ++i) output[i] = 0.0f;
     SoftmaxRows rows;
-    // Also where no row sees a key: O may take Q's place, and must not meet the next tile's Q
-    // there.
+    // Also where no row sees a key: Q comes for every tile, and must have landed before the next.
     if (!q_ready) ptx::mbarrier_wait(&shared.q_full[warpgroup], q_parity);
     q_parity ^= 1;
     q.load(shared.query[warpgroup].q);
@@ -162,8 +161,7 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
       shared.k_ring.release(k_at, lane);
       k_at.advance();
       for (bool first = true;; first = false) {
-        if (C.output_panels > 0 && leader &&
-            n == mine.begin) {  // Q has been read for the last time
+        if (leader && n == mine.begin) {  // Q has been read for the last time
           ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
         }
         const bool v_ready = shared.v_ring.peek(v_at);
@@ -196,7 +194,7 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
       }
       shared.v_ring.release(v_at, lane);
       v_at.advance();
-    } else if (C.output_panels > 0 && leader) {
+    } else if (leader) {
       ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
     }
     for (; n >= tiles.begin; --n) skip(n);

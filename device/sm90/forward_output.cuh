@@ -138,12 +138,13 @@ __device__ inline void copy_rows(const ForwardParams& p, const Sequence& s, cons
   ptx::bulk_commit();
 }
 
-/// Divides O by l and writes it, through shared memory, and LSE. A warp writes its own rows: no
-/// warp waits for another, unless O takes Q's place.
+/// What becomes of a warpgroup's part of a tile: divides O by l and writes it, through shared
+/// memory, and LSE. A warp writes its own rows: no warp waits for another.
 template <class Element, ForwardConfig C, int kOutputs>
-__device__ inline void write_rows(const ForwardParams& p, Shared<C>& shared, const Sequence& s,
-                                  const Part& part, const SoftmaxRows& rows,
-                                  const float (&output)[kOutputs], int warpgroup) {
+__device__ inline void finish(const ForwardParams& p, Shared<C>& shared, const Sequence& s,
+                              const Part& part, const SoftmaxRows& rows,
+                              const float (&output)[kOutputs], int warpgroup) {
+  if (part.first < 0) return;
   const int warp = threadIdx.x % kWarpgroupThreads / kWarpThreads;
   const bool leader = threadIdx.x % kWarpThreads == 0;
   RowEnd ends[2];
@@ -152,16 +153,11 @@ __device__ inline void write_rows(const ForwardParams& p, Shared<C>& shared, con
   const i32 first = part.first + warp * box_rows;
   bool whole = !C.packed || box_rows * p.pack_heads == kRowsPerWarp;
   if (C.varlen) whole = whole && first >= part.count.first && first + box_rows <= part.count.end;
-  if constexpr (C.output_panels == 0) {  // other warps' last product may still read Q
-    ptx::barrier_sync(kBarrierOutput + warpgroup, kWarpgroupThreads);
-  }
   auto& staged = shared.query[warpgroup].o;
 #pragma unroll
   for (int begin = 0; begin < ceil_div(C.dim_v, kPanelCols); begin += staged.kPanels) {
-    if constexpr (C.output_panels > 0) {
-      if (leader) ptx::bulk_wait_read();  // of what this warp has staged before
-      __syncwarp();
-    }
+    if (leader) ptx::bulk_wait_read();  // of what this warp has staged before
+    __syncwarp();
     stage_rows<Element, C>(staged, begin, ends, output);
     ptx::fence_async_shared();
     __syncwarp();
@@ -172,21 +168,6 @@ __device__ inline void write_rows(const ForwardParams& p, Shared<C>& shared, con
     }
   }
   store_lse<C>(p, s, part, ends);
-}
-
-/// What becomes of a warpgroup's part of a tile. Where O has taken Q's place, Q may then come.
-template <class Element, ForwardConfig C, int kOutputs>
-__device__ inline void finish(const ForwardParams& p, Shared<C>& shared, const Sequence& s,
-                              const Part& part, const SoftmaxRows& rows,
-                              const float (&output)[kOutputs], int warpgroup) {
-  if (part.first >= 0) write_rows<Element, C>(p, shared, s, part, rows, output, warpgroup);
-  if constexpr (C.output_panels == 0) {
-    const bool leader = threadIdx.x % kWarpThreads == 0;
-    if (leader) ptx::bulk_wait_read();
-    ptx::fence_async_shared();  // what store_rows() has read
-    __syncwarp();
-    if (leader) ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
-  }
 }
 
 }  // namespace fa4::sm90

@@ -31,8 +31,7 @@ constexpr ForwardTile kTiles[] = {
     {192, 128, 768, 4096, false, 64, 3, 3, 1, Order::kProducts},
     {192, 128, kAny, kAny, false, 128, 2, 2, 1, Order::kProducts},
     {192, 192, kAny, kAny, false, 96, 2, 2, 2, Order::kProducts},
-    {256, 256, 2048, 2048, false, 64, 2, 2, 2, Order::kProducts},
-    {256, 256, kAny, kAny, false, 80, 2, 2, 0, Order::kProducts},
+    {256, 256, kAny, kAny, false, 64, 2, 2, 2, Order::kProducts},
 };
 
 int round_up(int64_t x, int to) { return static_cast<int>((x + to - 1) / to * to); }
@@ -67,8 +66,6 @@ ForwardConfig make_config(const ForwardTile& tile, const Traits& traits, int dim
   c.dim_qk = round_up(dim_qk, 16);
   c.dim_v = round_up(dim_v, 16);
   c.tile_keys = tile.tile_keys;
-  // Two more numbers a row than registers at 80 keys.
-  if (c.dim_v > 192 && (traits.left || traits.varlen)) c.tile_keys = std::min(c.tile_keys, 64);
   c.warpgroups = tile.warpgroups;
   c.stages = tile.stages;
   c.left = traits.left;
@@ -201,7 +198,7 @@ Result<ForwardConfig> vary(ForwardConfig config, std::string_view changes) {
       {"warpgroups", config.warpgroups, 1, 4, 1},
       {"stages", config.stages, 1, 16, 1},
       {"order", static_cast<int>(config.order), 0, 2, 1},
-      {"output_panels", config.output_panels, 0, 4, 1},
+      {"output_panels", config.output_panels, 1, 4, 1},
       {"dynamic", config.dynamic, 0, 1, 1},
       {"q_registers", config.q_registers, 0, 1, 1},
       {"always_rescale", config.always_rescale, 0, 1, 1},
@@ -269,9 +266,8 @@ std::string unsupported_forward(const core::Problem& problem) {
 
 unsigned forward_shared_bytes(const ForwardConfig& c) {
   const int q = panel_bytes(kRowsPerWarpgroup, c.dim_qk);
-  const int o = panel_bytes(kRowsPerWarpgroup, c.dim_v);
-  const int staged = panel_bytes(kRowsPerWarpgroup, c.output_panels * kPanelCols);
-  const int query = c.warpgroups * (c.output_panels == 0 ? std::max(q, o) : q + staged);
+  const int o = panel_bytes(kRowsPerWarpgroup, c.output_panels * kPanelCols);
+  const int query = c.warpgroups * (q + o);
   const int k = c.stages * panel_bytes(c.tile_keys, c.dim_qk);
   const int v = c.stages * panel_bytes(c.tile_keys, c.dim_v);
   const int queue = 2 * (8 + 8 + 40);

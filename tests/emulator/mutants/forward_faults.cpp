@@ -7,7 +7,7 @@ namespace {
 
 // Which configurations have the place that is changed.
 const std::vector<std::string> kAny = {"forward_causal", "forward_ordered", "forward_lengths"};
-const std::vector<std::string> kOwnOutput = {"forward_causal", "forward_ordered"};
+const std::vector<std::string> kCounted = {"forward_causal"};
 const std::vector<std::string> kTurns = {"forward_ordered", "forward_lengths"};
 const std::vector<std::string> kLengths = {"forward_lengths"};
 
@@ -16,6 +16,8 @@ constexpr const char* kTile = "tile/shared_tile.cuh";
 constexpr const char* kForward = "sm90/forward.cuh";
 constexpr const char* kProducer = "sm90/forward_producer.cuh";
 constexpr const char* kConsumer = "sm90/forward_consumer.cuh";
+constexpr const char* kOutput = "sm90/forward_output.cuh";
+constexpr const char* kSchedule = "attention/schedule.cuh";
 constexpr const char* kConfig = "sm90/forward_config.cuh";
 
 Mutant fault(const char* name, const char* kind, const std::vector<std::string>& where,
@@ -32,9 +34,10 @@ Mutant fault(const char* name, const char* kind, const std::vector<std::string>&
 std::vector<Mutant> waits() {
   return {
       fault("first_k_not_awaited", "wait", kAny, kConsumer,
-            "shared.k_ring.wait(k_at);\n      issue_scores", "issue_scores",
+            "shared.k_ring.wait(k_at, k_ready);\n      issue_scores", "issue_scores",
             "the product may read K before the copy has landed"),
-      fault("next_k_not_awaited", "wait", kAny, kConsumer, "shared.k_ring.wait(k_at, k_ready);", "",
+      fault("next_k_not_awaited", "wait", kAny, kConsumer,
+            "shared.k_ring.wait(k_at, k_ready);\n        issue_scores", "issue_scores",
             "the product may read K before the copy has landed"),
       fault("v_not_awaited", "wait", kAny, kConsumer, "shared.v_ring.wait(v_at, v_ready);", "",
             "the product may read V before the copy has landed"),
@@ -44,7 +47,7 @@ std::vector<Mutant> waits() {
             "ptx::mbarrier_wait(&empty[at.stage], at.parity ^ 1);\n    ptx::mbarrier_arrive_expect",
             "ptx::mbarrier_arrive_expect", "copies over K and V that consumers still read"),
       fault("q_not_awaited", "wait", kAny, kConsumer,
-            "ptx::mbarrier_wait(&shared.q_full[warpgroup], q_parity);", "",
+            "if (!q_ready) ptx::mbarrier_wait(&shared.q_full[warpgroup], q_parity);", "",
             "the product may read Q before the copy has landed"),
       fault("q_taken_unasked", "wait", kAny, kProducer,
             "ptx::mbarrier_wait(&shared.q_empty[w], parity);", "",
@@ -62,17 +65,15 @@ std::vector<Mutant> waits() {
       fault("last_product_not_awaited", "wait", kAny, kConsumer,
             "ptx::wgmma_wait<0>();\n          ptx::pin(output);", "ptx::pin(output);",
             "O is read while its last product may be pending"),
-      fault("store_not_read_yet", "wait", kOwnOutput, kConsumer,
-            "if (thread == 0) ptx::bulk_wait_read();  // of this", "// of this",
-            "O is overwritten while the store of the tile before may still read it"),
-      fault("q_over_unread_o", "wait", kLengths, kConsumer,
-            "if constexpr (!C.own_output) ptx::bulk_wait_read();", "",
-            "the next Q may land where the store still reads O"),
-      fault("exit_with_store_pending", "wait", kAny, kConsumer,
-            "if (thread == 0) ptx::bulk_wait();", "",
+      fault("store_not_read_yet", "wait", kAny, kOutput, "if (leader) ptx::bulk_wait_read();", "",
+            "O is overwritten while the store before may still read it"),
+      fault("counter_not_claimed", "wait", kCounted, kProducer, "p.counter->claim(p.launch);", "",
+            "tiles are counted on from what the workspace held"),
+      fault("counter_wraps_early", "count", kCounted, kSchedule, "questions - 1", "questions - 2",
+            "the last to ask begins all over again"),
+      fault("exit_with_store_pending", "wait", kAny, kConsumer, "if (leader) ptx::bulk_wait();", "",
             "shared memory may be gone before the store has read it"),
-      fault("list_not_awaited", "wait", kLengths, kProducer,
-            "if constexpr (C.varlen) ptx::grid_dependency_wait();", "",
+      fault("list_not_awaited", "wait", kLengths, kProducer, "ptx::grid_dependency_wait();", "",
             "reads the list of tiles while the kernel before may still write it"),
   };
 }
@@ -93,8 +94,7 @@ std::vector<Mutant> phases_and_counts() {
             "shared.k_ring.init(4 * C.warpgroups - 1);", "K is overwritten under the last warp"),
       fault("v_count_one_more", "count", kAny, kForward, "shared.v_ring.init(4 * C.warpgroups);",
             "shared.v_ring.init(4 * C.warpgroups + 1);", "a stage of V is never free again"),
-      fault("q_empty_count", "count", kOwnOutput, kForward,
-            "ptx::mbarrier_init(&shared.q_empty[w], C.own_output ? 4 : 1);",
+      fault("q_empty_count", "count", kAny, kForward, "ptx::mbarrier_init(&shared.q_empty[w], 4);",
             "ptx::mbarrier_init(&shared.q_empty[w], 1);",
             "one warp alone lets go of Q, and phases run ahead"),
       fault("queue_takers_one_less", "count", kAny, kConfig, "(C.cleans() ? 2 : 1)",
@@ -146,12 +146,11 @@ std::vector<Mutant> order() {
             "a tile's description is read while it is written"),
       fault("barriers_not_ready", "barrier", kAny, kForward, "  __syncthreads();\n\n  if (role",
             "  if (role", "barriers are used that the first thread has not initialised"),
-      fault("o_stored_unwritten", "barrier", kAny, kConsumer,
-            "ptx::barrier_sync(kBarrierOutput + warpgroup, kWarpgroupThreads);\n  const bool whole",
-            "const bool whole", "the first thread stores O before the others have written it"),
-      fault("o_written_unasked", "barrier", kOwnOutput, kConsumer,
-            "ptx::barrier_sync(kBarrierOutput + warpgroup, kWarpgroupThreads);\n  auto& staged",
-            "auto& staged", "only the first thread knows that the store before has read O"),
+      fault("o_stored_unwritten", "barrier", kAny, kOutput,
+            "ptx::fence_async_shared();\n    __syncwarp();", "ptx::fence_async_shared();",
+            "the first lane stores O before the others have written it"),
+      fault("o_written_unasked", "barrier", kAny, kOutput, "__syncwarp();\n    stage_rows",
+            "stage_rows", "only the first lane knows that the store before has read O"),
       fault("queue_released_by_leader_alone", "barrier", {"forward_used"}, kConsumer,
             "__syncwarp();\n    if (leader) shared.queue.release(queue_at);",
             "if (leader) shared.queue.release(queue_at);",
@@ -160,7 +159,7 @@ std::vector<Mutant> order() {
             "ptx::fence_async_shared();\n      __syncwarp();\n      if (lane == 0) ptx::mbarrier_a",
             "ptx::fence_async_shared();\n      if (lane == 0) ptx::mbarrier_a",
             "other lanes may not have cleaned their part"),
-      fault("bulk_not_committed", "commit", kAny, kConsumer, "ptx::bulk_commit();", "",
+      fault("bulk_not_committed", "commit", kAny, kOutput, "ptx::bulk_commit();", "",
             "waits for a group that the store is not in"),
       fault("scores_not_committed", "commit", kAny, kConsumer,
             "k_step, step > 0);\n    }\n  }\n  ptx::wgmma_commit();",
@@ -178,14 +177,9 @@ std::vector<Mutant> fences() {
       fault("no_fence_of_output", "fence", kAny, kConsumer,
             "ptx::pin(probabilities);\n  ptx::wgmma_fence();", "ptx::pin(probabilities);",
             "P and O in registers are written by ordinary instructions before"),
-      fault("no_fence_of_o", "fence", kAny, kConsumer,
-            "ptx::fence_async_shared();\n  ptx::barrier_sync(kBarrierOutput + warpgroup, "
-            "kWarpgroupThreads);\n  const bool whole",
-            "ptx::barrier_sync(kBarrierOutput + warpgroup, kWarpgroupThreads);\n  const bool whole",
+      fault("no_fence_of_o", "fence", kAny, kOutput,
+            "ptx::fence_async_shared();\n    __syncwarp();", "__syncwarp();",
             "the store reads by another path what ordinary instructions wrote"),
-      fault("no_fence_of_rows", "fence", kLengths, kConsumer,
-            "ptx::fence_async_shared();\n      ptx::barrier_sync", "ptx::barrier_sync",
-            "the next Q is copied where ordinary instructions read O"),
       fault("no_fence_of_clean_v", "fence", kLengths, kProducer,
             "ptx::fence_async_shared();\n      __syncwarp();", "__syncwarp();",
             "the product reads by another path what ordinary instructions wrote"),
@@ -220,8 +214,8 @@ std::vector<Mutant> places() {
             "first_key + n * C.tile_keys + 1;", "one key too far"),
       fault("q_coordinate", "coordinate", kAny, kProducer, "first + w * rows, work.head",
             "first, work.head", "every warpgroup gets the first one's rows"),
-      fault("o_piece", "aliasing", kAny, kConsumer,
-            "staged.piece(warp * 16 + lane % 16, 2 * block + lane / 16)",
+      fault("o_piece", "aliasing", kAny, kOutput,
+            "staged.piece(warp * kRowsPerWarp + lane % 16, 2 * block + lane / 16)",
             "staged.piece(warp * 8 + lane % 16, 2 * block + lane / 16)",
             "warps write over each other's rows"),
       fault("one_stage_for_two", "aliasing", kAny, kProducer,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // fa4_mutants [-v] [--no-checks] [--seeds=N] [PART_OF_A_NAME]: runs the mutants and prints the
-// table. With -v, what was said.
+// table. With -v, what is wrong with each and what was said.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
   for (size_t i = 0; i < mutants->size(); ++i) {
     const Mutant& m = (*mutants)[i];
     std::puts(table_row(m, verdicts[i]).c_str());
-    if (verbose) std::printf("    %s\n", verdicts[i].message.c_str());
+    if (verbose) std::printf("    %s\n    %s\n", m.why.c_str(), verdicts[i].message.c_str());
     caught += verdicts[i].notice != Notice::kNone ? 1 : 0;
     by_checks += verdicts[i].notice == Notice::kCheck ? 1 : 0;
     for (const Survivor& s : equivalents()) equivalent += s.name == m.name ? 1 : 0;

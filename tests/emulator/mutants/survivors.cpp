@@ -6,10 +6,6 @@ namespace {
 
 constexpr Survivor kSurvivors[] = {
     {"list_not_awaited", "kernels of a stream run one after another here"},
-    {"no_fence_of_rows",
-     "a copy overwrites what ordinary instructions have read: known kernels hand over by an "
-     "mbarrier "
-     "alone, and the judge lets them"},
     {"chain_freed_without_fence",
      "the loads are waited for and a bar.sync follows: for tcgen05.dealloc the judge asks for no "
      "more"},
@@ -26,19 +22,18 @@ constexpr const char* kGeneric =
 
 constexpr Survivor kEquivalents[] = {
     {"no_fence_of_init", kGeneric},
-    {"forward_causal/no_fence/0", kGeneric},
     {"forward_ordered/no_fence/0", kGeneric},
+    {"forward_lengths/no_fence/0", kGeneric},
     {"chain_no_fence_of_init", kGeneric},
     {"chain/no_fence/0", kGeneric},
     {"forward_causal/arrive_twice/11", kUnreached},
-    {"forward_ordered/parity/17", kUnreached},
+    {"forward_causal/parity/20", kUnreached},
     {"forward_ordered/arrive_twice/11", kUnreached},
     {"forward_ordered/barrier_threads/6", kUnreached},
     {"forward_ordered/init_count/18", "a barrier that only kernels use that clean V"},
     {"forward_ordered/no_barrier/6",
-     "a barrier of the whole warpgroup stands between the last look at the tile's description and "
-     "this one of the warp, but where rows are stored one by one"},
-    {"forward_lengths/no_fence/1", "Q is only cleared where a group of heads leaves rows empty"},
+     "the compiled kernel looks at the tile's description for the last time before other barriers "
+     "of the warp"},
     {"forward_lengths/no_wgmma_fence/2",
      "the registers of S were last used before the fence of O's product, which comes before"},
 };

@@ -66,6 +66,8 @@ ForwardConfig make_config(const ForwardTile& tile, const Traits& traits, int dim
   c.dim_qk = round_up(dim_qk, 16);
   c.dim_v = round_up(dim_v, 16);
   c.tile_keys = tile.tile_keys;
+  // A number of float64 takes two registers on its way.
+  if (traits.score.bias == Scalar::kFloat64) c.tile_keys = std::min(c.tile_keys, 48);
   c.warpgroups = tile.warpgroups;
   c.stages = tile.stages;
   c.left = traits.left;

@@ -11,7 +11,8 @@ constexpr char kKernel[] = R"(
 #include "ptx/tma.cuh"
 #include "ptx/wgmma.cuh"
 using namespace fa4;
-extern "C" __global__ void all_wrappers(const __grid_constant__ TensorMap map, float* out, u32* n) {
+extern "C" __global__ void all_wrappers(const __grid_constant__ TensorMap map, float* out, u32* n,
+                                        u64* words) {
   __shared__ __align__(1024) u16 tile[64 * 64];
   __shared__ u64 barrier;
   CALLS
@@ -32,7 +33,11 @@ const WrapperRow kRows[] = {
     {"n[2] = ptx::all_lanes(n[9] > 0);", {"vote.sync.all.pred"}},
     {"out[0] = ptx::shuffle_xor(out[9], 1);", {"shfl.sync.bfly.b32"}},
     {"n[3] = ptx::broadcast(n[9], 0);", {"shfl.sync.idx.b32"}},
-    {"n[4] = ptx::atomic_add(n + 8, 1);", {"atom.relaxed.gpu.global.add.u32"}},
+    {"n[4] = ptx::atomic_increment(n + 8, 1);", {"atom.relaxed.gpu.global.inc.u32"}},
+    {"words[0] = ptx::atomic_exchange_if(words + 1, 2, 3);", {"atom.acq_rel.gpu.global.cas.b64"}},
+    {"words[2] = ptx::load_acquire(words + 3);", {"ld.acquire.gpu.global.u64"}},
+    {"ptx::store_release(words + 4, 5);", {"st.release.gpu.global.u64"}},
+    {"ptx::store_relaxed(n + 6, 7);", {"st.relaxed.gpu.global.u32"}},
     {"ptx::registers_take<64>();", {"setmaxnreg.inc.sync.aligned.u32"}},
     {"ptx::registers_give<24>();", {"setmaxnreg.dec.sync.aligned.u32"}},
     {"ptx::grid_dependency_wait();", {"griddepcontrol.wait"}},
@@ -54,6 +59,7 @@ const WrapperRow kRows[] = {
     {"out[4] = ptx::tanh_approx(out[9]);", {"tanh.approx.f32"}},
     {"out[5] = ptx::fma(out[9], out[10], out[11]);", {"fma.rn.ftz.f32"}},
     {"out[6] = ptx::max(out[9], out[10]);", {"max.ftz.f32"}},
+    {"out[15] = ptx::min(out[9], out[10]);", {"min.ftz.f32"}},
     {"out[7] = ptx::max_nan(out[9], out[10]);", {"max.NaN.ftz.f32"}},
     {"out[8] = ptx::min_nan(out[9], out[10]);", {"min.NaN.ftz.f32"}},
     {"out[12] = ptx::add_round_down(out[9], out[10]);", {"add.rm.ftz.f32"}},

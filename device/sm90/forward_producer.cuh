@@ -66,8 +66,7 @@ __device__ inline void produce_keys(const ForwardParams& p, Shared<C>& shared) {
     }
     if constexpr (C.dynamic) {
       // Every CTA asks until there is nothing left, once more than it gets tiles beyond its first.
-      if (C.dynamic && !C.varlen && index == static_cast<i32>(blockIdx.x))
-        p.counter->claim(p.launch);
+      if (!C.varlen && index == static_cast<i32>(blockIdx.x)) p.counter->claim(p.launch);
       index = gridDim.x + p.counter->next(tiles);
     } else {
       index += gridDim.x;

@@ -67,36 +67,29 @@ std::function<std::string(const std::string&)> checker_of(std::string_view optio
   };
 }
 
-/// Those of RunOptions' words.
-void add_word_flags(CommandLine& line, Request& r) {
-  const char* group = "Running";
-  line.add("--timing", r.timing, "When asynchronous operations complete (default: random)")
-      .check(checker_of("timing"))
-      .group(group);
-  line.add("--schedule", r.schedule, "In what order warps run (default: random)")
-      .check(checker_of("schedule"))
-      .group(group);
-  line.add("--checks", r.checks,
-           "What is looked for beside results: races, undefined\nvalues, missing fences and waits "
-           "(default: errors)")
-      .check(checker_of("checks"))
-      .group(group);
-  line.add("--forgive", r.forgive, "Rules, with + between, that end no run when they are broken")
-      .type("RULES")
-      .check(checker_of("forgive"))
-      .group(group);
-  line.add("--late-loads", r.late_loads,
-           "Whether tcgen05.ld reads as late as the timing says, or\nat once (default: on)")
-      .check(checker_of("late_loads"))
-      .group(group);
-  line.add("--late-stores", r.late_stores, "The same of tcgen05.st (default: on)")
-      .check(checker_of("late_stores"))
-      .group(group);
-  line.add("--sums", r.sums,
-           "How mma.sync and wgmma add: quick, or as an H200 does (default: quick)")
-      .check(checker_of("sums"))
-      .group(group);
-}
+/// A flag for one of RunOptions' words.
+struct WordFlag {
+  const char* option;  ///< As set_option() knows it.
+  const char* flag;
+  std::string Request::*value;
+  const char* help;
+  const char* type = nullptr;  ///< The word for its value, if it is not the usual one.
+};
+constexpr WordFlag kWordFlags[] = {
+    {"timing", "--timing", &Request::timing,
+     "When asynchronous operations complete (default: random)"},
+    {"schedule", "--schedule", &Request::schedule, "In what order warps run (default: random)"},
+    {"checks", "--checks", &Request::checks,
+     "What is looked for beside results: races, undefined\nvalues, missing fences and waits "
+     "(default: errors)"},
+    {"forgive", "--forgive", &Request::forgive,
+     "Rules, with + between, that end no run when they are broken", "RULES"},
+    {"late_loads", "--late-loads", &Request::late_loads,
+     "Whether tcgen05.ld reads as late as the timing says, or\nat once (default: on)"},
+    {"late_stores", "--late-stores", &Request::late_stores, "The same of tcgen05.st (default: on)"},
+    {"sums", "--sums", &Request::sums,
+     "How mma.sync and wgmma add: quick, or as an H200 does (default: quick)"},
+};
 
 void add_run_flags(CommandLine& line, Request& r) {
   const char* group = "Running";
@@ -107,7 +100,10 @@ void add_run_flags(CommandLine& line, Request& r) {
   line.add("--runs", r.runs, "Runs, each with the next seed; they must agree (default: 1)")
       .range(1, 1000000)
       .group(group);
-  add_word_flags(line, r);
+  for (const WordFlag& f : kWordFlags) {
+    const Flag flag = line.add(f.flag, r.*f.value, f.help).check(checker_of(f.option)).group(group);
+    if (f.type != nullptr) flag.type(f.type);
+  }
   line.add("--workers", r.workers, "Host threads; only one replays a seed (default: 1)")
       .range(1, 1024)
       .group(group);
@@ -147,13 +143,7 @@ std::array<uint32_t, 3> triple(const char* flag, const std::vector<int64_t>& val
 }
 
 void resolve(Request& r) {
-  set_option(r.run, "timing", r.timing);
-  set_option(r.run, "schedule", r.schedule);
-  set_option(r.run, "checks", r.checks);
-  set_option(r.run, "forgive", r.forgive);
-  set_option(r.run, "late_loads", r.late_loads);
-  set_option(r.run, "late_stores", r.late_stores);
-  set_option(r.run, "sums", r.sums);
+  for (const WordFlag& f : kWordFlags) set_option(r.run, f.option, r.*f.value);
   r.run.workers = static_cast<uint32_t>(r.workers);
   r.run.resident_clusters = static_cast<uint32_t>(r.resident);
   r.run.print = [to = r.json ? stderr : stdout](std::string_view text) {

@@ -8,7 +8,6 @@
 #include "emulator/worker.h"
 
 namespace fa4::emulator {
-namespace {
 
 bool run_step(AsyncOp& op) {
   Monitor* monitor = op.cluster->worker->monitor();
@@ -18,8 +17,6 @@ bool run_step(AsyncOp& op) {
   monitor->op_ends(op);
   return last;
 }
-
-}  // namespace
 
 void AsyncEngine::start(std::unique_ptr<AsyncOp> op) {
   ++op->cluster->pending_ops;

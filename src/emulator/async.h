@@ -37,6 +37,9 @@ class AsyncOp {
   std::unique_ptr<OpRecord> record;
 };
 
+/// One step, the cluster's monitor looking on. True if that was the last.
+bool run_step(AsyncOp& op);
+
 /// Operations that complete in the order in which they were started.
 struct AsyncQueue {
   std::deque<std::unique_ptr<AsyncOp>> ops;

@@ -116,6 +116,11 @@ void Worker::start(AsyncQueue& queue, std::unique_ptr<AsyncOp> op) {
   nudge();
 }
 
+void Worker::run_now(AsyncOp& op) {
+  if (monitor_ != nullptr) monitor_->op_starts(op);
+  run_step(op);
+}
+
 void Worker::settle_async() {
   while (async_.step(random_)) {
   }

@@ -55,6 +55,8 @@ class Worker {
   /// Starts an operation; with the earliest timing it is done when this returns.
   void start(std::unique_ptr<AsyncOp> op);
   void start(AsyncQueue& queue, std::unique_ptr<AsyncOp> op);
+  /// Starts an operation of one step and completes it, whatever the timing.
+  void run_now(AsyncOp& op);
 
   /// An operation in flight has become ready: with the earliest timing it is done now.
   void nudge() {

@@ -355,15 +355,9 @@ Step tensor_store(Warp& w, const Inst& i, uint32_t mask) {
   ++tensor_memory(*w.cta).pending_stores[w.index];
   if (w.worker->grid().options.late_stores) {
     w.worker->start(std::move(op));
-    return Step::kNext;
+  } else {
+    w.worker->run_now(*op);
   }
-  Monitor* monitor = w.worker->monitor();
-  if (monitor != nullptr) {
-    monitor->op_starts(*op);
-    monitor->op_begins(*op);
-  }
-  op->step();
-  if (monitor != nullptr) monitor->op_ends(*op);
   return Step::kNext;
 }
 

@@ -10,9 +10,10 @@
 namespace fa4::emulator {
 namespace {
 
-/// Hopper's layout, as far as one word of an H200 shows it: bit 63 the phase's parity, from bit 43
-/// on the pending and from bit 1 on the expected arrivals, both negated. Between them there is room
-/// for the transaction count, whose sign has not been seen.
+/// Hopper's layout, as far as one word of an H200 shows it, and ptxas's code for an initialisation:
+/// bit 63 the phase's parity, from bit 43 on the pending and from bit 1 on the expected arrivals,
+/// both negated. Between them there is room for the transaction count, whose sign has not been
+/// seen.
 uint64_t image_of(const Mbarrier& b) {
   const auto negated = [](uint32_t count) { return uint64_t{(0u - count) & kMaxArrivals}; };
   return (b.phase & 1) << kParityBit | negated(b.pending) << kPendingBit |

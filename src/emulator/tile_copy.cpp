@@ -14,8 +14,11 @@ namespace {
 
 /// Bytes that no swizzle parts.
 constexpr uint32_t swizzle_piece(Swizzle s) { return s == Swizzle::k128Atom32Flip ? 8 : 16; }
-/// Stores write whole ones, beyond the end of the tensor's rows too.
+/// Stores and reductions take whole ones, beyond the end of the tensor's rows too.
 constexpr uint32_t kStorePiece = 16;
+/// What an H200 fills with, whatever the element's size: a NaN of float16 and bfloat16, and so of
+/// wider floats.
+constexpr uint16_t kNanFill = 0x7ff7;
 constexpr uint64_t kMaxBoxBytes = 256 * 1024;
 /// Chunks change places within these many bytes.
 constexpr uint32_t kLine = 128;
@@ -80,9 +83,9 @@ void fill(std::byte* at, size_t bytes, const TensorMapSpec& map) {
   std::memset(at, 0, bytes);
   const bool is_float = map.type >= MapType::kF16;
   if (!map.nan_fill || !is_float) return;
-  const uint32_t size = size_of(map.type);
-  const uint64_t nan = size == 2 ? 0x7fff : size == 4 ? kNanBits : 0x7ff8000000000000;
-  for (size_t i = 0; i < bytes; i += size) std::memcpy(at + i, &nan, size);
+  for (size_t i = 0; i < bytes; i += sizeof kNanFill) {
+    std::memcpy(at + i, &kNanFill, sizeof kNanFill);
+  }
 }
 
 template <class T, class F>
@@ -202,9 +205,7 @@ void write_box(const MemoryMap& memory, const TensorMapSpec& map, const Coordina
   const uint32_t size = size_of(map.type), row_bytes = map.box[0] * size;
   for_rows(map, at, [&](uint32_t row, uint64_t offset, uint32_t first, uint32_t last) {
     if (first == last) return;
-    uint32_t bytes = (last - first) * size;
-    if (reduce == ReduceKind::kReplace)
-      bytes = (bytes + kStorePiece - 1) / kStorePiece * kStorePiece;
+    const uint32_t bytes = ((last - first) * size + kStorePiece - 1) / kStorePiece * kStorePiece;
     const std::byte* from = box.data() + size_t{row} * row_bytes + first * size;
     std::byte* to =
         resolve_global(memory, map.address + offset + first * size, bytes, Access::kWrite);

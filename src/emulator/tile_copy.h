@@ -36,8 +36,8 @@ uint32_t box_bytes(const TensorMapSpec& map);
 /// The box at the coordinates, dense and unswizzled. What lies outside the tensor is filled.
 std::vector<std::byte> read_box(const MemoryMap& memory, const TensorMapSpec& map,
                                 const Coordinates& at, Monitor* monitor = nullptr);
-/// Writes the part inside the tensor, or combines it with what is there. A store writes whole
-/// pieces of 16 bytes, as an H200 does: those in which the tensor's rows end, to their end.
+/// Writes the part inside the tensor, or combines it with what is there: whole pieces of 16 bytes,
+/// as an H200 does, those in which the tensor's rows end to their end.
 void write_box(const MemoryMap& memory, const TensorMapSpec& map, const Coordinates& at,
                const std::vector<std::byte>& box, ReduceKind reduce, Monitor* monitor = nullptr);
 

@@ -202,6 +202,15 @@ void check_first_coordinate(const TensorMapSpec& map, int32_t first) {
               std::to_string(step) + ", which are multiples of 16 bytes");
 }
 
+/// An H200 takes a store or a reduction that begins before the tensor for an illegal instruction.
+void check_store_coordinates(const Coordinates& at) {
+  for (size_t i = 0; i < at.size(); ++i) {
+    if (at[i] >= 0) continue;
+    throw Fault("a tensor store or reduction at coordinate " + std::to_string(i) + " = " +
+                std::to_string(at[i]) + "; allowed: 0 and up (only loads may begin before)");
+  }
+}
+
 void read_barrier(Operands& operands, const Inst& i, Request& r) {
   r.mbarrier = operands.shared(i.mod[11], i.e);
   if (i.mod[5] == 0) return;
@@ -218,6 +227,7 @@ Request tensor_request(Warp& w, const Inst& i, uint32_t lane, Request r) {
   }
   for (uint32_t k = 0; k < i.mod[1]; ++k) r.at[k] = static_cast<int32_t>(operands.next(4));
   check_first_coordinate(r.map, r.at[0]);
+  if (r.kind == BulkKind::kTensorStore) check_store_coordinates(r.at);
   r.bytes = box_bytes(r.map);
   if (r.kind == BulkKind::kTensorLoad) read_barrier(operands, i, r);
   return r;

@@ -7,9 +7,8 @@
 namespace fa4::emulator::probes {
 namespace {
 
-/// One thread's steps on the mbarrier `bar`, and what it sees after each: PTX lines with "SEE" for
-/// the pending count of the state s, "TEST0" and "TEST1" for whether the phase of that parity has
-/// ended, "RAW" for the barrier's two words.
+/// One thread's steps on the mbarrier `bar`, and what it sees after each: the pending count of the
+/// state s, whether the phase of a parity has ended.
 class Script {
  public:
   Script& step(const std::string& line) {
@@ -29,21 +28,23 @@ class Script {
     text_ += "mbarrier.test_wait.shared::cta.b64 p, [bar], s;\nselp.u32 x, 1, 0, p;\n";
     return store("x");
   }
-  Script& raw() {
-    // Without a wait loads overtake the barrier's own instructions.
-    text_ +=
-        "membar.cta;\nnanosleep.u32 2000;\nld.volatile.shared.b64 s, [bar];\n"
-        "mov.b64 {x, y}, s;\n";
+  /// The two words of an mbarrier, which ends with that. A GPU keeps mbarriers in a cache of their
+  /// own, and writes them to shared memory when they are invalidated: loads before that give what
+  /// stood there.
+  Script& words(const std::string& bar) {
+    text_ += "mbarrier.inval.shared::cta.b64 [" + bar +
+             "];\nmembar.cta;\nnanosleep.u32 2000;\nld.volatile.shared.b64 s, [" + bar +
+             "];\nmov.b64 {x, y}, s;\n";
     store("x");
     return store("y");
   }
-  Probe probe(const std::string& name) const {
+  Probe probe(const std::string& name, const char* shared = ".shared .align 8 .b64 bar;\n") const {
     Probe probe;
     probe.name = "mbarrier/" + name;
     probe.output_words = count_;
     probe.ptx = kernel_text(
         ".reg .b64 s;\n.reg .b32 x, y;\n.reg .pred p;\nsetp.ne.u32 p, t, 0;\n@p ret;\n" + text_,
-        ".shared .align 8 .b64 bar;\n");
+        shared);
     return probe;
   }
 
@@ -108,17 +109,37 @@ Probe drops() {
   return script.probe("drops");
 }
 
-/// The words themselves, which PTX leaves open: so that a debugger's reader can trust a dump.
+/// The words themselves, which PTX leaves open: so that a debugger's reader can trust a dump. Each
+/// line of steps has an mbarrier of its own.
 Probe words() {
+  const std::string init = "mbarrier.init.shared::cta.b64 [bar], ", three = init + "3;";
+  const std::string arrive = "mbarrier.arrive.shared::cta.b64 s, [bar];";
+  const std::string expect = "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], ";
+  const std::string complete = "mbarrier.complete_tx.relaxed.cluster.shared::cluster.b64 [bar], ";
+  const std::string drop = "mbarrier.arrive_drop.shared::cta.b64 s, [bar];";
+  const std::vector<std::vector<std::string>> all = {
+      {three},
+      {three, arrive},
+      {three, arrive, expect + "4096;"},
+      {three, arrive, expect + "4096;", arrive, arrive},
+      {three, arrive, expect + "4096;", arrive, arrive, complete + "4096;"},
+      {three, drop},
+      {three, arrive, drop, arrive},
+      {three, complete + "16;"},
+      {three, expect + "1048575;"},
+      {three, complete + "1048575;"},
+      {init + "1048575;"},
+  };
   Script script;
-  script.step(kInit3).raw().step(kArrive).raw();
-  script.step("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 4096;").raw();
-  script.step(kArrive).step(kArrive).raw();
-  script.step("mbarrier.complete_tx.relaxed.cluster.shared::cluster.b64 [bar], 4096;").raw();
-  script.step("mbarrier.arrive_drop.shared::cta.b64 s, [bar];").raw();
-  script.step("mbarrier.inval.shared::cta.b64 [bar];");
-  script.step("mbarrier.init.shared::cta.b64 [bar], 1048575;").raw();
-  return script.probe("words");
+  for (size_t i = 0; i < all.size(); ++i) {
+    const std::string bar = "bars+" + std::to_string(8 * i);
+    for (std::string step : all[i]) {
+      step.replace(step.find("[bar]"), 5, "[" + bar + "]");
+      script.step(step);
+    }
+    script.words(bar);
+  }
+  return script.probe("words", ".shared .align 8 .b64 bars[16];\n");
 }
 
 // ---- named barriers ----------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Tensor maps and the copies that use them: PTX ISA 5.5, 9.7.9.27.
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -124,58 +125,66 @@ bar.sync 0;
 }
 )";
 
-Probe load_probe(const Tile& tile) {
-  const uint32_t bytes = shared_bytes(tile), words = bytes / 4;
+/// Loads may, stores and reductions not.
+bool begins_before(const Tile& tile) {
+  return std::any_of(tile.at.begin(), tile.at.end(), [](int32_t c) { return c < 0; });
+}
+
+/// Fills each word of shared memory by `fill` before it goes on.
+Probe tile_probe(const Tile& tile, const std::string& name, const std::string& fill,
+                 const std::string& rest) {
+  const uint32_t bytes = shared_bytes(tile);
   Probe probe;
-  probe.name = "tile.load/" + tile.name;
+  probe.name = name;
   probe.threads = 128;
-  probe.input = numbers(tile.spec.type, bytes_of(tile.spec) / 4, 21);
-  probe.output_words = words + (tile.counted ? 1 : 0);
-  probe.keep = tile.counted ? probe.output_words : kKeep;
+  probe.keep = kKeep;
   probe.maps = {{tile.spec}};
   probe.refused = tile.refused;
+  probe.ptx =
+      kernel_text(kRegisters + coordinates(tile) + for_words("fill", bytes / 4, "in", fill) + rest,
+                  shared_tile(bytes));
+  return probe;
+}
+
+/// "2d", and the coordinates' registers.
+std::string dimensions(const Tile& tile) { return std::to_string(tile.spec.rank) + "d"; }
+std::string place(const Tile& tile) { return "[map0, " + register_list("c", tile.spec.rank) + "]"; }
+
+Probe load_probe(const Tile& tile) {
+  const uint32_t words = shared_bytes(tile) / 4;
   const uint32_t expected = tile.counted ? kMostCounted : box_bytes(tile.spec);
   const std::string count = "@first st.global.u32 [out+" + std::to_string(4 * words) + "], x;\n";
-  probe.ptx = kernel_text(
-      kRegisters + coordinates(tile) +
-          for_words("fill", words, "in", "mov.b32 x, 0xaaaaaaaa;\nst.shared.u32 [m], x;\n") +
-          "@first mbarrier.init.shared::cta.b64 [bar], 1;\nfence.proxy.async;\nbar.sync 0;\n"
-          "@first mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], " +
-          std::to_string(expected) + ";\n@first cp.async.bulk.tensor." +
-          std::to_string(tile.spec.rank) +
-          "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [tile], [map0, " +
-          register_list("c", tile.spec.rank) + "], [bar];\n" +
-          (tile.counted ? kCountBytes + count : std::string(kWaitForBar)) +
-          for_words("dump", words, "out", "ld.shared.u32 x, [m];\nst.global.u32 [g], x;\n"),
-      shared_tile(bytes));
+  Probe probe = tile_probe(
+      tile, "tile.load/" + tile.name, "mov.b32 x, 0xaaaaaaaa;\nst.shared.u32 [m], x;\n",
+      "@first mbarrier.init.shared::cta.b64 [bar], 1;\nfence.proxy.async;\nbar.sync 0;\n"
+      "@first mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], " +
+          std::to_string(expected) + ";\n@first cp.async.bulk.tensor." + dimensions(tile) +
+          ".shared::cluster.global.tile.mbarrier::complete_tx::bytes [tile], " + place(tile) +
+          ", [bar];\n" + (tile.counted ? kCountBytes + count : std::string(kWaitForBar)) +
+          for_words("dump", words, "out", "ld.shared.u32 x, [m];\nst.global.u32 [g], x;\n"));
+  probe.input = numbers(tile.spec.type, bytes_of(tile.spec) / 4, 21);
+  probe.output_words = words + (tile.counted ? 1 : 0);
+  if (tile.counted) probe.keep = probe.output_words;
   return probe;
 }
 
 /// A store or, with an operation, a reduction onto a tensor that holds numbers or a pattern.
 Probe store_probe(const Tile& tile, const std::string& operation) {
-  const uint32_t bytes = shared_bytes(tile), words = bytes / 4;
-  Probe probe;
-  probe.name = (operation.empty() ? "tile.store/" : "tile.reduce/") + operation +
-               (operation.empty() ? "" : ".") + tile.name;
-  probe.threads = 128;
-  probe.input = numbers(tile.spec.type, words, 22);
+  const bool reduces = !operation.empty();
+  const std::string opcode = reduces ? "cp.reduce.async.bulk.tensor." : "cp.async.bulk.tensor.";
+  const std::string mode = reduces ? "." + operation + ".tile" : ".tile";
+  Probe probe = tile_probe(
+      tile, (reduces ? "tile.reduce/" + operation + "." : "tile.store/") + tile.name,
+      "ld.global.u32 x, [g];\nst.shared.u32 [m], x;\n",
+      "fence.proxy.async.shared::cta;\nbar.sync 0;\n@first " + opcode + dimensions(tile) +
+          ".global.shared::cta" + mode + ".bulk_group " + place(tile) +
+          ", [tile];\n@first cp.async.bulk.commit_group;\n@first cp.async.bulk.wait_group 0;\n");
+  probe.input = numbers(tile.spec.type, shared_bytes(tile) / 4, 22);
   probe.output_words = bytes_of(tile.spec) / 4;
-  probe.output = operation.empty() ? std::vector<uint32_t>(probe.output_words, kUntouched)
-                                   : numbers(tile.spec.type, probe.output_words, 23);
-  probe.keep = kKeep;
-  probe.maps = {{tile.spec, true}};
-  probe.refused = tile.refused;
-  const std::string opcode =
-      operation.empty() ? "cp.async.bulk.tensor." : "cp.reduce.async.bulk.tensor.";
-  const std::string mode = operation.empty() ? ".tile" : "." + operation + ".tile";
-  probe.ptx = kernel_text(
-      kRegisters + coordinates(tile) +
-          for_words("fill", words, "in", "ld.global.u32 x, [g];\nst.shared.u32 [m], x;\n") +
-          "fence.proxy.async.shared::cta;\nbar.sync 0;\n@first " + opcode +
-          std::to_string(tile.spec.rank) + "d.global.shared::cta" + mode + ".bulk_group [map0, " +
-          register_list("c", tile.spec.rank) +
-          "], [tile];\n@first cp.async.bulk.commit_group;\n@first cp.async.bulk.wait_group 0;\n",
-      shared_tile(bytes));
+  probe.output = reduces ? numbers(tile.spec.type, probe.output_words, 23)
+                         : std::vector<uint32_t>(probe.output_words, kUntouched);
+  probe.maps[0].in_output = true;
+  probe.refused = tile.refused || begins_before(tile);
   return probe;
 }
 

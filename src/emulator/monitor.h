@@ -47,6 +47,8 @@ class Monitor {
   virtual void shared_access(Cta& cta, uint32_t offset, uint32_t bytes, Access access,
                              Proxy proxy) = 0;
   virtual void global_access(uint64_t address, uint64_t bytes, Access access) = 0;
+  /// A lane uses the tensor map at an address for a copy; or its fence acquires it.
+  virtual void tensor_map(uint64_t address, bool used) = 0;
   virtual void local_access(Warp& warp, uint64_t offset, uint32_t bytes, Access access) = 0;
   virtual void tensor_access(Cta& cta, const TensorBlock& block, Access access) = 0;
 

@@ -14,10 +14,11 @@ constexpr size_t kAddress = 0, kHeader = 2, kStrides = 3, kStridesHigh = 7, kDim
                  kBoxes = 14, kBoxBytes = 16, kRepeat = 18;
 constexpr uint32_t kInterleaveShift = 11, kSwizzleShift = 13, kNanShift = 15, kTf32Shift = 16,
                    kPromotionShift = 17;
-/// How much stays together within 128 bytes: 16, 32, 32 with the flip, 64 bytes. The place is not
-/// documented: it is where the fields that are known leave two bits free, before one that goes with
-/// the tensor's size.
+/// How much stays together within 128 bytes: 16, 32, 32 with the flip, 64 bytes. ptxas's code for
+/// tensormap.replace writes three bits there.
 constexpr uint32_t kAtomShift = 19;
+/// The swizzle's third bit, of 96 bytes (sm_103a).
+constexpr uint32_t kSwizzleHighShift = 22;
 
 using Words = std::array<uint32_t, 32>;
 
@@ -146,6 +147,9 @@ void check_header(uint32_t header) {
   if (interleave != 0) {
     refuse("interleave is " + std::string(interleave == 1 ? "16" : "32") + " bytes; allowed: none");
   }
+  if ((header >> kSwizzleHighShift & 1) != 0) {
+    refuse("swizzle is number 4, of 96 bytes; allowed: 0 (none) to 3 (128 bytes)");
+  }
   if (atom != 0 && (header >> kSwizzleShift & 3) != 3) {
     refuse("swizzle atomicity is " + std::to_string(atom) +
            " without the swizzle of 128 bytes; allowed: 0 (16 bytes)");
@@ -179,6 +183,89 @@ TensorMapSpec decode_tensor_map(std::span<const std::byte, 128> bytes) {
   // Whoever wrote the bytes: copies rely on it.
   if (const Status status = check(s); !status.ok()) throw Fault(status.message());
   return s;
+}
+
+namespace {
+
+void put(uint32_t& word, uint32_t shift, uint32_t mask, uint64_t value) {
+  word = (word & ~(mask << shift)) | (static_cast<uint32_t>(value) & mask) << shift;
+}
+
+void want(bool good, const char* field, uint64_t value, const char* allowed) {
+  if (good) return;
+  throw Fault("tensormap.replace: " + std::string(field) + " is " + std::to_string(value) +
+              "; allowed: " + allowed);
+}
+
+void replace_type(uint32_t& header, uint64_t value) {
+  // tf32 and tf32.ftz are f32 and f32.ftz with a bit of their own; ptxas leaves that for the
+  // others.
+  const bool tf32 = value == 11 || value == 12;
+  if (tf32) put(header, kTf32Shift, 1, 1);
+  put(header, 7, 15, tf32 ? value - 4 : value > 12 ? value - 2 : value);
+}
+
+void replace_stride(Words& w, uint32_t dimension, uint64_t value) {
+  want(value % 16 == 0 && value < uint64_t{1} << 40, "global_stride", value,
+       "a multiple of 16 below 2^40");
+  w[kStrides + dimension] = static_cast<uint32_t>(value >> 4);
+  put(w[kStridesHigh], 4 * dimension, 15, value >> 36);
+}
+
+void replace_box(Words& w, uint32_t dimension, uint64_t value) {
+  want(value >= 1 && value <= 256, "box_dim", value, "1 to 256");
+  if (dimension == 0) return put(w[kBox0], 24, 255, value - 1);
+  put(w[kBoxes], 8 * (dimension - 1), 255, value - 1);
+}
+
+}  // namespace
+
+void replace_field(std::span<std::byte, 128> bytes, TensorMapField field, uint32_t dimension,
+                   uint64_t value) {
+  Words w;
+  std::memcpy(w.data(), bytes.data(), sizeof w);
+  uint32_t& header = w[kHeader];
+  switch (field) {
+    case TensorMapField::kGlobalAddress:
+      want(value % 16 == 0, "global_address", value, "a multiple of 16");
+      w[kAddress] = static_cast<uint32_t>(value);
+      w[kAddress + 1] = static_cast<uint32_t>(value >> 32);
+      break;
+    case TensorMapField::kRank:
+      want(value <= 4, "rank", value, "0 to 4, one less than the rank");
+      put(header, 4, 7, value);
+      break;
+    case TensorMapField::kBoxDim:
+      replace_box(w, dimension, value);
+      break;
+    case TensorMapField::kGlobalDim:
+      w[kDims + dimension] = static_cast<uint32_t>(value - 1);
+      break;
+    case TensorMapField::kGlobalStride:
+      replace_stride(w, dimension, value);
+      break;
+    case TensorMapField::kElementStride:
+      want(value >= 1 && value <= 8, "element_stride", value, "1 to 8");
+      put(w[kBox0], 3 * dimension, 7, value - 1);
+      break;
+    case TensorMapField::kElementType:
+      replace_type(header, value);
+      break;
+    case TensorMapField::kInterleave:
+      put(header, kInterleaveShift, 3, value);
+      break;
+    case TensorMapField::kSwizzle:
+      put(header, kSwizzleShift, 3, value);
+      put(header, kSwizzleHighShift, 1, value >> 2);
+      break;
+    case TensorMapField::kAtomicity:
+      put(header, kAtomShift, 7, value);
+      break;
+    case TensorMapField::kFill:
+      put(header, kNanShift, 1, value);
+      break;
+  }
+  std::memcpy(bytes.data(), w.data(), sizeof w);
 }
 
 }  // namespace fa4::emulator

@@ -58,6 +58,34 @@ Result<TensorMapBytes> encode_tensor_map(const TensorMapSpec& spec);
 /// Throws Fault if the bytes describe nothing that the emulator knows.
 TensorMapSpec decode_tensor_map(std::span<const std::byte, 128> bytes);
 
+/// What tensormap.replace changes, in PTX's order (9.7.9.28).
+enum class TensorMapField : uint8_t {
+  kGlobalAddress,
+  kRank,
+  kBoxDim,
+  kGlobalDim,
+  kGlobalStride,
+  kElementStride,
+  kElementType,  ///< From here on values are numbers of PTX's table.
+  kInterleave,
+  kSwizzle,
+  kAtomicity,
+  kFill,
+};
+constexpr bool is_of_dimension(TensorMapField f) {
+  return f >= TensorMapField::kBoxDim && f <= TensorMapField::kElementStride;
+}
+/// The highest number that PTX's table has for the field.
+constexpr uint32_t most_of(TensorMapField f) {
+  constexpr uint32_t kMost[] = {15, 2, 4, 3, 1};
+  return kMost[static_cast<int>(f) - static_cast<int>(TensorMapField::kElementType)];
+}
+
+/// Writes a field as ptxas's code does. `dimension`: of kGlobalStride, 0 is that of dimension 1.
+/// Throws Fault at a value that the field cannot hold.
+void replace_field(std::span<std::byte, 128> bytes, TensorMapField field, uint32_t dimension,
+                   uint64_t value);
+
 /// Address of a byte of a swizzled tile (PTX ISA 5.5.7): pieces change places by the number of the
 /// 128-byte line that they lie in. The flip exchanges the halves of 16 bytes in every other line.
 constexpr uint32_t swizzled(uint32_t address, Swizzle swizzle) {

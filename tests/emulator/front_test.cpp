@@ -30,12 +30,39 @@ TEST(Front, SaysWhatItDoesNotKnow) {
   expect_error("wgmma.mma_async.sync.aligned.m64n12k16.f32.bf16.bf16 {}, 0, 0, 1, 1, 1, 0, 0;",
                "no such shape");
   expect_error(".shared .b8 x[1000000];", "shared memory");
+  expect_error("fence.acq_rel.gpu.wide;", "modifier .wide");
+  expect_error("fence.proxy.async 1;", "operands");
+  expect_error(".reg .b64 a;\nprefetch.global.L3 [a];", "modifier .L3");
+  expect_error(".reg .b64 a;\ncp.async.bulk.prefetch.L2.shared [a], 16;", "modifier .shared");
+  expect_error(".reg .b64 a;\ncreatepolicy.fractional.L2::evict_all.b64 a, 1.0;",
+               "modifier .L2::evict_all");
 }
 
 TEST(Front, NamesTheLine) {
   // Five lines stand before a body.
   EXPECT_NE(load_error("ret;\nret;\nfoo;").find("PTX line 9: foo"), std::string::npos)
       << load_error("ret;\nret;\nfoo;");
+}
+
+TEST(Front, NamesTheTensorCopiesThatItLacks) {
+  const auto said = [](const std::string& mode, const std::string& coordinates,
+                       const std::string& more) {
+    return load_error(
+        ".shared .align 128 .b8 tile[128];\n.shared .align 8 .b8 bar[8];\n.reg .b64 m;\n"
+        ".reg .b16 o;\n.reg .b32 c;\ncp.async.bulk.tensor." +
+        mode + ".mbarrier::complete_tx::bytes [tile], [m, {" + coordinates + "}], [bar]" + more +
+        ";");
+  };
+  EXPECT_EQ(said("2d.shared::cluster.global.tile", "c, c", ""), "");
+  for (const auto& [mode, name] : {std::pair{"4d.shared::cluster.global.im2col", "im2col"},
+                                   {"4d.shared::cta.global.im2col::w", "im2col::w"},
+                                   {"4d.shared::cta.global.im2col::w::128", "im2col::w::128"}}) {
+    const std::string error = said(mode, "c, c, c, c", ", {o, o}");
+    EXPECT_NE(error.find("PTX line 12: cp.async.bulk.tensor"), std::string::npos) << error;
+    EXPECT_NE(error.find(std::string("tensor copies by .") + name + " are not emulated"),
+              std::string::npos)
+        << error;
+  }
 }
 
 TEST(Front, TakesWhatCompilersWrite) {

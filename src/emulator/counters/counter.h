@@ -28,6 +28,7 @@ class Counter final : public Monitor {
   void shared_access(Cta& cta, uint32_t offset, uint32_t bytes, Access access,
                      Proxy proxy) override;
   void global_access(uint64_t address, uint64_t bytes, Access access) override;
+  void tensor_map(uint64_t, bool) override {}
   void local_access(Warp&, uint64_t, uint32_t, Access) override {}
   void tensor_access(Cta& cta, const TensorBlock& block, Access access) override;
   void op_starts(AsyncOp& op) override;

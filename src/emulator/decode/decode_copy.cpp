@@ -43,13 +43,23 @@ void barrier_and_mask(Decoder& d, size_t at, bool multicast) {
 void tensor_copy(Decoder& d, bool load, ReduceKind reduce) {
   const int dim = d.mods.take_one({"1d", "2d", "3d", "4d", "5d"});
   if (dim < 0) d.fail("a number of dimensions is wanted");
-  d.mods.take("tile");
+  for (const std::string_view mode : {"im2col", "im2col::w", "im2col::w::128", "im2col_no_offs"}) {
+    if (!d.mods.take(mode)) continue;
+    d.fail(
+        std::string("tensor copies by .").append(mode).append(" are not emulated; allowed: .tile"));
+  }
+  // A column, and four rows that need not be neighbours.
+  const bool four_rows = d.mods.take(load ? "tile::gather4" : "tile::scatter4");
+  if (four_rows && (dim != 1 || reduce != ReduceKind::kReplace)) d.fail("this form is not known");
+  const size_t coordinates = four_rows ? 5 : static_cast<size_t>(dim) + 1;
+  if (!four_rows) d.mods.take("tile");
   d.inst.mod[0] = static_cast<uint8_t>(load ? BulkKind::kTensorLoad : BulkKind::kTensorStore);
   d.inst.mod[1] = static_cast<uint8_t>(dim + 1);
   d.inst.mod[2] = static_cast<uint8_t>(reduce);
+  d.inst.mod[7] = four_rows ? 1 : 0;
   const Operand& map = d.operand(load ? 1 : 0);
   const Operand& shared = d.operand(load ? 0 : 1);
-  if (map.parts.size() != 1 || map.parts[0].parts.size() != static_cast<size_t>(dim) + 1) {
+  if (map.parts.size() != 1 || map.parts[0].parts.size() != coordinates) {
     d.fail("[map, {coordinates}] is wanted");
   }
   Operand address = map;
@@ -159,7 +169,12 @@ void bulk(Decoder& d) {
     return d.emit(exec::bulk_wait(), Class::kCopy);
   }
   if (d.mods.take("prefetch")) {
-    d.mods.take_all();
+    // No effect on results, whatever the mode.
+    for (const std::string_view word :
+         {"L2", "global", "tensor", "1d", "2d", "3d", "4d", "5d", "tile", "tile::gather4", "im2col",
+          "im2col::w", "im2col::w::128", "L2::cache_hint"}) {
+      d.mods.take(word);
+    }
     return d.emit(exec::sync_handler(exec::SyncOp::kNothing), Class::kCopy);
   }
   bulk_copy(d, false);

@@ -220,12 +220,20 @@ void getctarank(Decoder& d) {
 
 /// prefetch, prefetchu, applypriority, discard, createpolicy: no effect on results.
 void hint(Decoder& d) {
-  d.mods.take_all();
+  for (const std::string_view word : {"global", "local", "param", "const", "tensormap", "L1", "L2",
+                                      "L2::evict_last", "L2::evict_normal"}) {
+    d.mods.take(word);
+  }
   d.emit(exec::sync_handler(exec::SyncOp::kNothing), Class::kOther);
 }
 
 void createpolicy(Decoder& d) {
-  d.mods.take_all();
+  for (const std::string_view word :
+       {"fractional", "range", "cvt", "global", "L2", "L2::evict_last", "L2::evict_normal",
+        "L2::evict_first", "L2::evict_unchanged", "b64"}) {
+    while (d.mods.take(word)) {
+    }
+  }
   d.write(&Inst::d, d.operand(0), Type::kB64);
   d.constant(&Inst::a, 0, 8);
   d.emit(exec::move(8), Class::kOther);

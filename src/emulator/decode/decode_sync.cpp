@@ -2,6 +2,7 @@
 // Barriers, mbarriers, fences: PTX ISA 9.7.13.
 #include "emulator/decode/families.h"
 #include "emulator/exec/sync_handlers.h"
+#include "emulator/exec/tensor_map_handlers.h"
 
 namespace fa4::emulator::decode {
 namespace {
@@ -15,8 +16,21 @@ void emit_sync(Decoder& d, SyncOp op, uint8_t flags = 0) {
 
 /// An instruction that orders what other instructions do: nothing to do where all is in order.
 void fence(Decoder& d) {
-  d.mods.take_all();
-  emit_sync(d, SyncOp::kNothing);
+  const bool map = d.mods.take("tensormap::generic"), acquires = d.mods.take("acquire");
+  for (const std::string_view word :
+       {"proxy", "alias", "async", "async::generic", "global", "shared::cta", "shared::cluster",
+        "sync_restrict::shared::cta", "sync_restrict::shared::cluster", "mbarrier_init", "sc",
+        "acq_rel", "release", "cta", "cluster", "gpu", "gl", "sys"}) {
+    d.mods.take(word);
+  }
+  if (!map || !acquires) {
+    d.want_operands(0);
+    return emit_sync(d, SyncOp::kNothing);
+  }
+  d.want_operands(2);
+  d.immediate(d.operand(1), 128, 128);
+  d.address(&Inst::a, d.operand(0), Space::kGeneric);
+  d.emit(exec::acquire_tensor_map(), Class::kBarrier);
 }
 
 /// bar.sync, bar.arrive, bar.red, bar.warp.sync, barrier[.cta] with and without .aligned.

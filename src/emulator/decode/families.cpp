@@ -12,7 +12,8 @@ Table make_table() {
   Table table;
   for (const auto family :
        {arithmetic_opcodes(), move_opcodes(), memory_opcodes(), control_opcodes(), sync_opcodes(),
-        copy_opcodes(), matrix_opcodes(), tensor_opcodes(), launch_opcodes(), rare_opcodes()}) {
+        copy_opcodes(), matrix_opcodes(), tensor_opcodes(), tensor_map_opcodes(), launch_opcodes(),
+        rare_opcodes()}) {
     for (const OpcodeEntry& entry : family) table.emplace(entry.name, entry.decode);
   }
   return table;

@@ -15,7 +15,8 @@ std::span<const OpcodeEntry> control_opcodes();  ///< bra, ret, warps' shfl, vot
 std::span<const OpcodeEntry> sync_opcodes();     ///< bar, barrier, mbarrier, fence
 std::span<const OpcodeEntry> copy_opcodes();     ///< cp.async, cp.async.bulk
 std::span<const OpcodeEntry> tensor_opcodes();   ///< tcgen05
-std::span<const OpcodeEntry> launch_opcodes();   ///< clusterlaunchcontrol
+std::span<const OpcodeEntry> tensor_map_opcodes();
+std::span<const OpcodeEntry> launch_opcodes();  ///< clusterlaunchcontrol
 std::span<const OpcodeEntry> rare_opcodes();    ///< What compilers seldom write: mul24, dp2a, testp
 std::span<const OpcodeEntry> matrix_opcodes();  ///< ldmatrix, stmatrix, mma, wgmma
 

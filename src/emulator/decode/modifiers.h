@@ -27,7 +27,6 @@ class Modifiers {
   std::optional<ptx::Type> take_type();
   /// The words not taken, in order.
   const std::vector<std::string_view>& rest() const { return words_; }
-  void take_all() { words_.clear(); }
 
  private:
   std::string_view base_;

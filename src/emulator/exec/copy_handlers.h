@@ -19,8 +19,8 @@ enum class BulkKind : uint8_t {
 /// Registers of the list, in order: tensor copies have map address (64 bits), shared address,
 /// coordinates; others destination, source, size. Then, where there is one, the mbarrier and the
 /// CTA mask.
-/// mod[0] BulkKind, mod[1] dimensions, mod[4] cta_group 2, mod[5] multicast, mod[6] byte mask,
-/// mod[8..10] address bytes of the list's first three, mod[11] of the mbarrier;
+/// mod[0] BulkKind, mod[1] dimensions, mod[4] cta_group 2, mod[5] multicast, mod[7] a column
+/// and four rows; mod[8..10] address bytes of the list's first three, mod[11] of the mbarrier;
 /// b, c: offsets of the first two addresses, e of the mbarrier.
 Handler bulk_copy();
 /// imm: groups that may stay pending. mod[0]: .read.

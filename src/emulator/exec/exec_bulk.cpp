@@ -23,6 +23,8 @@ struct Request {
   uint32_t mbarrier = 0;
   uint32_t ctas = 0;  ///< Multicast mask; 0 if it is none.
   bool pair = false;  ///< cta_group 2.
+  /// .tile::gather4 and scatter4: `at` is a column and the tensor's rows that are those of the box.
+  bool four_rows = false;
   ReduceKind reduce = ReduceKind::kReplace;
   MapType type = MapType::kU8;
 };
@@ -36,6 +38,36 @@ void tell_global(const Cluster& cluster, const std::byte* at, uint64_t bytes, Ac
   Monitor* monitor = cluster.worker->monitor();
   if (monitor == nullptr || at == nullptr) return;
   monitor->global_access(reinterpret_cast<uint64_t>(at), bytes, access);
+}
+
+constexpr uint32_t kFourRows = 4;
+
+/// f(row, map and coordinates of a box that is it alone) for the rows of .gather4 and .scatter4.
+template <class F>
+void for_four_rows(const Request& r, F f) {
+  TensorMapSpec one = r.map;
+  one.box[1] = 1;
+  for (uint32_t row = 0; row < kFourRows; ++row) f(row, one, Coordinates{r.at[0], r.at[1 + row]});
+}
+
+std::vector<std::byte> read_tensor(const MemoryMap& memory, const Request& r, Monitor* monitor) {
+  if (!r.four_rows) return read_box(memory, r.map, r.at, monitor);
+  std::vector<std::byte> data;
+  for_four_rows(r, [&](uint32_t, const TensorMapSpec& map, const Coordinates& at) {
+    const std::vector<std::byte> row = read_box(memory, map, at, monitor);
+    data.insert(data.end(), row.begin(), row.end());
+  });
+  return data;
+}
+
+void write_tensor(const MemoryMap& memory, const Request& r, const std::vector<std::byte>& data,
+                  Monitor* monitor) {
+  if (!r.four_rows) return write_box(memory, r.map, r.at, data, r.reduce, monitor);
+  const auto size = static_cast<ptrdiff_t>(data.size() / kFourRows);
+  for_four_rows(r, [&](uint32_t row, const TensorMapSpec& map, const Coordinates& at) {
+    const auto begin = data.begin() + static_cast<ptrdiff_t>(row) * size;
+    write_box(memory, map, at, {begin, begin + size}, r.reduce, monitor);
+  });
 }
 
 class Load final : public AsyncOp {
@@ -63,7 +95,7 @@ class Load final : public AsyncOp {
   std::vector<std::byte> fetch() const {
     Grid& grid = cluster->worker->grid();
     if (request_.kind == BulkKind::kTensorLoad)
-      return read_box(grid.memory, request_.map, request_.at, cluster->worker->monitor());
+      return read_tensor(grid.memory, request_, cluster->worker->monitor());
     std::vector<std::byte> data(request_.bytes);
     const std::byte* from =
         request_.kind == BulkKind::kLoad
@@ -136,8 +168,7 @@ class Store final : public AsyncOp {
     const MemoryMap& memory = cluster->worker->grid().memory;
     cluster->worker->tally().copied_bytes += data_.size();
     if (request_.kind == BulkKind::kTensorStore) {
-      write_box(memory, request_.map, request_.at, data_, request_.reduce,
-                cluster->worker->monitor());
+      write_tensor(memory, request_, data_, cluster->worker->monitor());
       return;
     }
     std::byte* to = resolve_global(memory, request_.global, request_.bytes, Access::kWrite);
@@ -189,6 +220,7 @@ TensorMapSpec fetch_map(Warp& w, uint64_t address, uint32_t lane) {
   if (address % 64 != 0)
     throw Fault("tensor map address " + hex(address) + " is no multiple of 64");
   const std::byte* at = resolve(w, Space::kGeneric, address, 128, 64, Access::kRead, lane);
+  if (Monitor* monitor = w.worker->monitor()) monitor->tensor_map(address, true);
   return decode_tensor_map(std::span<const std::byte, 128>(at, 128));
 }
 
@@ -225,7 +257,16 @@ Request tensor_request(Warp& w, const Inst& i, uint32_t lane, Request r) {
   if (r.map.rank != i.mod[1]) {
     throw Fault("a tensor map of " + std::to_string(r.map.rank) + " dimensions");
   }
-  for (uint32_t k = 0; k < i.mod[1]; ++k) r.at[k] = static_cast<int32_t>(operands.next(4));
+  if (r.four_rows) {
+    if (r.map.box[1] != 1) {
+      throw Fault("a copy of four rows with box dimension 1 = " + std::to_string(r.map.box[1]) +
+                  "; allowed: 1");
+    }
+    r.map.box[1] = kFourRows;
+    r.map.element_strides[1] = 1;
+  }
+  const uint32_t coordinates = r.four_rows ? 1 + kFourRows : i.mod[1];
+  for (uint32_t k = 0; k < coordinates; ++k) r.at[k] = static_cast<int32_t>(operands.next(4));
   check_first_coordinate(r.map, r.at[0]);
   if (r.kind == BulkKind::kTensorStore) check_store_coordinates(r.at);
   r.bytes = box_bytes(r.map);
@@ -268,6 +309,7 @@ Request request_of(Warp& w, const Inst& i, uint32_t lane) {
   r.reduce = static_cast<ReduceKind>(i.mod[2]);
   r.type = static_cast<MapType>(i.mod[3]);
   r.pair = i.mod[4] != 0;
+  r.four_rows = i.mod[7] != 0;
   const bool tensor = r.kind == BulkKind::kTensorLoad || r.kind == BulkKind::kTensorStore;
   return tensor ? tensor_request(w, i, lane, r) : plain_request(w, i, lane, r);
 }

@@ -63,7 +63,9 @@ struct WarpWatch {
   bool copies_arrive = false;  ///< Some mbarrier counts them.
   uint32_t loads = 0, stores = 0, loads_waited = 0, stores_waited = 0;  ///< Of tensor memory.
   std::map<uint32_t, BulkWatch> bulk;                                   ///< By lane.
-  std::vector<DefinedBytes> local;                                      ///< By lane.
+  /// What lanes knew of the writers of a tensor map when they acquired it: by address and lane.
+  std::map<std::pair<uint64_t, uint32_t>, uint64_t> maps;
+  std::vector<DefinedBytes> local;  ///< By lane.
 };
 
 struct BarrierClocks {
@@ -186,6 +188,7 @@ class Judge final : public Monitor, private Referee {
   void shared_access(Cta& cta, uint32_t offset, uint32_t bytes, Access access,
                      Proxy proxy) override;
   void global_access(uint64_t address, uint64_t bytes, Access access) override;
+  void tensor_map(uint64_t address, bool used) override;
   void local_access(Warp& warp, uint64_t offset, uint32_t bytes, Access access) override;
   void tensor_access(Cta& cta, const TensorBlock& block, Access access) override;
   void op_starts(AsyncOp& op) override;
@@ -224,6 +227,7 @@ class Judge final : public Monitor, private Referee {
   void check_defined(CtaWatch& cta, uint32_t offset, uint32_t bytes, Access access);
   void define_lanes(const Inst& inst, uint32_t lanes);
   uint32_t stored_undefined(uint32_t at) const;
+  uint64_t writers_of(uint64_t address, uint64_t bytes);
   void synchronise(Clock& location, Access access);
 
   // judge_async.cpp

@@ -165,6 +165,36 @@ void Judge::global_access(uint64_t address, uint64_t bytes, Access access) {
   if (strong) synchronise(locations_[address], access);
 }
 
+/// A number for who wrote some bytes of global memory last; 0 if nobody of this launch did.
+uint64_t Judge::writers_of(uint64_t address, uint64_t bytes) {
+  uint64_t all = 0;
+  for_chunks(address, bytes, [&](uint64_t number, uint32_t, uint32_t) {
+    global_keeper_.for_writes(global_.at(number), [&](const Event& e) {
+      all = all * 0x9e3779b97f4a7c15 + (uint64_t{e.who} << 32 | e.epoch);
+    });
+  });
+  return all;
+}
+
+/// Copies read tensor maps by a proxy of their own.
+void Judge::tensor_map(uint64_t address, bool used) {
+  constexpr uint64_t kBytes = 128;
+  if ((address & kWindows) != 0) return;
+  const uint64_t writers = writers_of(address, kBytes);
+  if (!used) {
+    threads_->maps[{address, lane}] = writers;
+    return;
+  }
+  if (writers == 0) return;
+  const auto it = threads_->maps.find({address, lane});
+  if (it != threads_->maps.end() && it->second == writers) return;
+  report(
+      Rule::kTensorMapFence, pc_, pc_,
+      me() + " uses the tensor map at " + hex(address) +
+          ", which a thread of this launch wrote, without fence.proxy.tensormap::generic.acquire "
+          "of it since");
+}
+
 void Judge::local_access(Warp& warp, uint64_t offset, uint32_t bytes, Access access) {
   WarpWatch& w = watch_of(warp);
   if (w.local.empty()) w.local.resize(kLanes, DefinedBytes(kernel_.local_bytes));

@@ -23,6 +23,7 @@ enum class Rule : uint8_t {
   kGlobalRace,
   kProxyFence,
   kProxyOrder,
+  kTensorMapFence,
   kMbarrierInitFence,
   kMbarrierOvertaken,
   kMbarrierSkipped,

@@ -165,6 +165,18 @@ class ChunkKeeper {
   /// `first`, `count`: bytes of the chunk. `number`: of the chunk.
   void touch(Chunk& chunk, uint64_t number, uint32_t first, uint32_t count, Touch touch,
              const Actor& actor, bool ask);
+  /// f(event) for what wrote the chunk's cells last.
+  template <class F>
+  void for_writes(const Chunk& chunk, F f) {
+    const auto tell = [&](const Cell& cell) {
+      if (!cell.write.none()) f(cell.write);
+      for (const Event& r : cell.noted()) {
+        if (r.writes) f(r);
+      }
+    };
+    if (chunk.parts == 0) return tell(chunk.whole);
+    for (const Cell& cell : parts(chunk.parts)) tell(cell);
+  }
 
  private:
   static constexpr uint32_t kCells = 4, kCellBytes = 4;

@@ -23,11 +23,11 @@ class Mutants : public testing::Test {
     const auto version = gpu::jit::nvrtc_version();
     if (!version.ok()) GTEST_SKIP() << version.status().message();
     same_compiler_ = *version == kSurvivorsNvrtc;
-    auto all = all_mutants();
+    static const auto all = all_mutants();
     ASSERT_TRUE(all.ok()) << all.status().message();
-    mutants_ = *std::move(all);
+    mutants_ = *all;
   }
-  static unsigned threads() { return std::max(1u, std::thread::hardware_concurrency()); }
+  static unsigned processes() { return std::max(1u, std::thread::hardware_concurrency()); }
   /// Whether the lists of names are about this mutant.
   bool is_listed_kind(const Mutant& m) const { return !m.by_program || same_compiler_; }
 
@@ -61,7 +61,7 @@ TEST_F(Mutants, ListIsSound) {
 
 TEST_F(Mutants, KernelsWithoutFaultAreRight) {
   for (const auto& victim : victims()) {
-    const auto ptx = victim->ptx(nullptr);
+    const auto& ptx = original_ptx(*victim);
     ASSERT_TRUE(ptx.ok()) << victim->name() << ": " << ptx.status().message();
     const auto run = victim->load(*ptx);
     ASSERT_TRUE(run.ok()) << victim->name() << ": " << run.status().message();
@@ -76,7 +76,7 @@ TEST_F(Mutants, KernelsWithoutFaultAreRight) {
 }
 
 TEST_F(Mutants, AreNoticed) {
-  const std::vector<Verdict> verdicts = judge_all(mutants_, threads());
+  const std::vector<Verdict> verdicts = judge_all(mutants_, processes(), {kSeeds, When::kAlways});
   size_t faults = 0, noticed = 0;
   for (size_t i = 0; i < mutants_.size(); ++i) {
     const Mutant& m = mutants_[i];

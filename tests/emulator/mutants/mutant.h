@@ -46,6 +46,9 @@ Result<std::vector<Mutant>> all_mutants();
 /// The mutant's PTX for a victim of its own.
 Result<std::string> mutated_ptx(const Mutant& mutant, const Victim& victim);
 
+/// A victim's own PTX: compiled once.
+const Result<std::string>& original_ptx(const Victim& victim);
+
 const Victim& victim_named(const std::string& name);
 
 }  // namespace fa4::emulator::mutants

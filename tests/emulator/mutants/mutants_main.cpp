@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// fa4_mutants [-v] [--no-checks] [--seeds=N] [PART_OF_A_NAME]: runs the mutants and prints the
-// table. With -v, what is wrong with each and what was said.
+// fa4_mutants [-v] [--no-checks | --checks-always] [--seeds=N] [PART_OF_A_NAME]: runs the mutants
+// and prints the table. With -v, what is wrong with each and what was said.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -19,7 +19,9 @@ int main(int argc, char** argv) {
     if (std::strcmp(argv[i], "-v") == 0) {
       verbose = true;
     } else if (std::strcmp(argv[i], "--no-checks") == 0) {
-      plan.checks = false;
+      plan.checks = When::kNever;
+    } else if (std::strcmp(argv[i], "--checks-always") == 0) {
+      plan.checks = When::kAlways;
     } else if (std::strncmp(argv[i], "--seeds=", 8) == 0) {
       plan.seeds = std::strtoull(argv[i] + 8, nullptr, 10);
     } else {

@@ -3,6 +3,7 @@
 // drawn from a seed.
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <random>
 #include <regex>
 #include <set>
@@ -220,7 +221,7 @@ Result<std::vector<Mutant>> all_mutants() {
   for (const Share& share : kShares) {
     const std::string name = share.victim;
     const Victim& victim = victim_named(name);
-    const auto ptx = victim.ptx(nullptr);
+    const auto& ptx = original_ptx(victim);
     if (!ptx.ok()) return ptx.status();
     for (Mutant& m :
          program_faults(victim, std::make_shared<const std::string>(*ptx), share.count, seed++)) {
@@ -241,6 +242,14 @@ Result<std::string> mutated_ptx(const Mutant& mutant, const Victim& victim) {
     text += (it == changed.end() ? lines[i] : it->second) + "\n";
   }
   return text;
+}
+
+const Result<std::string>& original_ptx(const Victim& victim) {
+  static std::mutex mutex;
+  static std::map<const Victim*, Result<std::string>> all;
+  const std::lock_guard lock(mutex);
+  const auto it = all.find(&victim);
+  return it != all.end() ? it->second : all.emplace(&victim, victim.ptx(nullptr)).first->second;
 }
 
 const Victim& victim_named(const std::string& name) {

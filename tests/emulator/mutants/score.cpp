@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "emulator/mutants/score.h"
 
-#include <atomic>
-#include <thread>
+#include <cstring>
 
+#include "emulator/probes/apart.h"
 #include "emulator/ptx_kernel.h"
 
 namespace fa4::emulator::mutants {
@@ -26,25 +26,71 @@ constexpr Named kSchedules[] = {
     {"latest/priority", Timing::kLatest, Schedule::kPriority},
 };
 
-/// With the victim's mutated kernel, until something is noticed.
-Verdict judge_victim(const Mutant& mutant, const Victim& victim, uint64_t seeds, Checks checks) {
-  Verdict verdict;
-  verdict.victim = victim.name();
+/// That a mutant may take.
+constexpr double kSeconds = 600;
+
+/// A verdict as words, and back: the notice, then the texts, each with a zero at its end.
+probes::Words to_words(const Verdict& v) {
+  std::string text;
+  for (const std::string* part : {&v.victim, &v.schedule, &v.message, &v.broken}) {
+    text.append(*part).append(1, '\0');
+  }
+  probes::Words words((text.size() + 3) / 4);
+  std::memcpy(words.data(), text.data(), text.size());
+  words.push_back(static_cast<uint32_t>(v.notice));
+  return words;
+}
+
+Verdict from_words(probes::Words words) {
+  Verdict v;
+  v.notice = static_cast<Notice>(words.back());
+  words.back() = 0;
+  const char* at = reinterpret_cast<const char*>(words.data());
+  for (std::string* part : {&v.victim, &v.schedule, &v.message, &v.broken}) {
+    *part = at;
+    at += part->size() + 1;
+  }
+  return v;
+}
+
+/// A victim's mutated kernel, made once for all passes.
+struct Patient {
+  std::string victim;
+  RunKernel run;
+  Verdict verdict;  ///< That it could not be made, or was rejected.
+};
+
+Patient make_patient(const Mutant& mutant, const Victim& victim) {
+  Patient patient;
+  patient.victim = patient.verdict.victim = victim.name();
   const auto ptx = mutated_ptx(mutant, victim);
   if (!ptx.ok()) {
-    verdict.broken = ptx.status().message();
-    return verdict;
+    patient.verdict.broken = ptx.status().message();
+    return patient;
   }
-  const auto run = victim.load(*ptx);
-  if (!run.ok()) {
-    verdict.notice = Notice::kRejected;
-    verdict.message = run.status().message();
-    return verdict;
+  auto run = victim.load(*ptx);
+  if (run.ok()) {
+    patient.run = *std::move(run);
+  } else {
+    patient.verdict.notice = Notice::kRejected;
+    patient.verdict.message = run.status().message();
   }
+  return patient;
+}
+
+bool decides(const Verdict& verdict) {
+  return verdict.notice != Notice::kNone || !verdict.broken.empty();
+}
+
+/// Until something is noticed.
+Verdict run_patient(const Patient& patient, uint64_t seeds, Checks checks) {
+  if (decides(patient.verdict)) return patient.verdict;
+  Verdict verdict;
+  verdict.victim = patient.victim;
   for (const NamedSchedule& schedule : schedules(seeds)) {
     RunOptions options = schedule.options;
     options.checks = checks;
-    const Outcome outcome = (*run)(options);
+    const Outcome outcome = patient.run(options);
     verdict.notice = outcome.notice;
     if (checks != Checks::kOff && outcome.notice != Notice::kNone) verdict.notice = Notice::kCheck;
     verdict.message = outcome.message;
@@ -73,28 +119,34 @@ std::vector<NamedSchedule> schedules(uint64_t seeds) {
 
 Verdict judge(const Mutant& mutant, const Plan& plan) {
   Verdict verdict;
+  std::vector<Patient> patients;
   for (const Checks checks : {Checks::kOff, Checks::kWarnings}) {
-    if (checks != Checks::kOff && !plan.checks) break;
-    for (const std::string& name : mutant.victims) {
-      verdict = judge_victim(mutant, victim_named(name), plan.seeds, checks);
-      if (verdict.notice != Notice::kNone || !verdict.broken.empty()) return verdict;
+    if (checks == Checks::kOff ? plan.checks == When::kAlways : plan.checks == When::kNever)
+      continue;
+    for (size_t i = 0; i < mutant.victims.size(); ++i) {
+      if (i == patients.size()) {
+        patients.push_back(make_patient(mutant, victim_named(mutant.victims[i])));
+      }
+      verdict = run_patient(patients[i], plan.seeds, checks);
+      if (decides(verdict)) return verdict;
     }
   }
   return verdict;
 }
 
-std::vector<Verdict> judge_all(std::span<const Mutant> mutants, unsigned threads,
+std::vector<Verdict> judge_all(std::span<const Mutant> mutants, unsigned processes,
                                const Plan& plan) {
-  const test::Unjudged quiet;  // checks only where judge_victim() asks for them
-  std::vector<Verdict> verdicts(mutants.size());
-  std::atomic<size_t> next = 0;
-  const auto work = [&] {
-    for (size_t i = next++; i < mutants.size(); i = next++) verdicts[i] = judge(mutants[i], plan);
-  };
-  std::vector<std::thread> pool;
-  for (unsigned i = 1; i < threads; ++i) pool.emplace_back(work);
-  work();
-  for (std::thread& t : pool) t.join();
+  const test::Unjudged quiet;  // checks only where run_patient() asks for them
+  std::string ignored;
+  const probes::Jobs jobs{
+      mutants.size(),
+      [&](size_t i) -> Result<probes::Words> { return to_words(judge(mutants[i], plan)); },
+      [] { return std::string(); }, kSeconds, processes};
+  std::vector<Verdict> verdicts;
+  for (const probes::Outcome& outcome : probes::run_apart(jobs, ignored)) {
+    verdicts.push_back(outcome.ok ? from_words(outcome.words) : Verdict());
+    if (!outcome.ok) verdicts.back().broken = outcome.error;
+  }
   return verdicts;
 }
 

@@ -18,10 +18,14 @@ struct NamedSchedule {
 constexpr uint64_t kSeeds = 3;
 std::vector<NamedSchedule> schedules(uint64_t seeds = kSeeds);
 
+/// When the judge looks: at no run; at those mutants that no result gave away, run once more; at
+/// every run. (The last is the quickest. It does not tell what results alone would have shown.)
+enum class When : uint8_t { kNever, kLater, kAlways };
+
 /// How mutants are run.
 struct Plan {
   uint64_t seeds = kSeeds;
-  bool checks = true;  ///< Those that no result gives away are run once more, under the judge.
+  When checks = When::kLater;
 };
 
 /// What became of a mutant: the first notice that any of its victims' runs gave.
@@ -35,8 +39,8 @@ struct Verdict {
 
 /// In that order of victims and schedules, until something is noticed.
 Verdict judge(const Mutant& mutant, const Plan& plan = {});
-/// All of them, on so many threads.
-std::vector<Verdict> judge_all(std::span<const Mutant> mutants, unsigned threads,
+/// All of them, in so many processes: NVRTC compiles one kernel at a time in each.
+std::vector<Verdict> judge_all(std::span<const Mutant> mutants, unsigned processes,
                                const Plan& plan = {});
 
 /// A line of the table: name, kind, by hand or program, notice, victim, schedule.

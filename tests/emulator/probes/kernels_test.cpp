@@ -3,12 +3,12 @@
 // a bound for real data.
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <algorithm>
 #include <fstream>
-#include <mutex>
 #include <sstream>
 #include <thread>
 
+#include "emulator/probes/apart.h"
 #include "emulator/probes/fixture.h"
 #include "emulator/probes/kernel_cases.h"
 #include "gpu/jit/nvrtc.h"
@@ -28,6 +28,8 @@ const Records& fixture() {
   }();
   return records;
 }
+
+constexpr double kSeconds = 600;  ///< That a case may take.
 
 class KernelProbes : public testing::Test {
  protected:
@@ -56,30 +58,24 @@ TEST_F(KernelProbes, GiveWhatTheHardwareGives) {
   for (size_t i = cases.size(); i-- > 0;) {
     if (!cases[i].exact && i / 2 % 6 != 0) cases.erase(cases.begin() + static_cast<ptrdiff_t>(i));
   }
-  std::string missing;
-  std::mutex mutex;
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i = next++; i < cases.size(); i = next++) {
-      const auto words = run_case(cases[i], Device::emulator("sm_90a"));
-      const std::lock_guard lock(mutex);
-      if (!words.ok()) {
-        ADD_FAILURE() << cases[i].name << ": " << words.status().message();
-        continue;
-      }
-      const auto found = fixture().find(cases[i].name);
-      if (found == fixture().end()) {
-        missing += " " + cases[i].name;
-      } else {
-        EXPECT_EQ(judge(cases[i], *words, found->second), "") << cases[i].name;
-      }
+  // What is compiled for exact data is there for real data.
+  std::stable_partition(cases.begin(), cases.end(), [](const KernelCase& c) { return c.exact; });
+  // In processes, each of which has an NVRTC of its own: it compiles one kernel at a time.
+  const Jobs jobs{
+      cases.size(), [&](size_t i) { return run_case(cases[i], Device::emulator("sm_90a")); },
+      [] { return std::string(); }, kSeconds, std::max(1u, std::thread::hardware_concurrency())};
+  std::string missing, ignored;
+  const std::vector<Outcome> outcomes = run_apart(jobs, ignored);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const auto found = fixture().find(cases[i].name);
+    if (!outcomes[i].ok) {
+      ADD_FAILURE() << cases[i].name << ": " << outcomes[i].error;
+    } else if (found == fixture().end()) {
+      missing += " " + cases[i].name;
+    } else {
+      EXPECT_EQ(judge(cases[i], outcomes[i].words, found->second), "") << cases[i].name;
     }
-  };
-  std::vector<std::thread> threads;
-  for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) {
-    threads.emplace_back(work);
   }
-  for (std::thread& thread : threads) thread.join();
   if (!missing.empty()) GTEST_SKIP() << "tests/emulator/probes/h200_kernels.txt lacks" << missing;
 }
 

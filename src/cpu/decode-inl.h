@@ -66,26 +66,6 @@ HWY_INLINE hn::Vec<D> load_of_pair(D d, const S* src) {
   return load_converted(d, src + (kSecond ? hn::Lanes(d) : 0));
 }
 
-template <class T>
-void arrange(Matrix from, int64_t rows, int64_t count, int64_t cols, T* values, int64_t stride,
-             bool back) {
-  using D = hn::ScalableTag<T>;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
-  if (!kPairsAreSplit<true, D, BFloat16> || rows >= kManyDecodeRows) return;
-  if (from.dtype != DType::kBFloat16 || from.col_stride != 1) return;
-  T pair[2 * hn::MaxLanes(D())];
-  for (int64_t r = 0; r < count; ++r) {
-    for (int64_t c = 0; c + 2 * lanes <= cols; c += 2 * lanes) {
-      T* at = values + r * stride + c;
-      std::copy_n(at, 2 * lanes, pair);
-      for (int64_t i = 0; i < 2 * lanes; ++i) {
-        const int64_t arranged = i % 2 * lanes + i / 2;
-        at[back ? i : arranged] = pair[back ? arranged : i];
-      }
-    }
-  }
-}
-
 template <class T, class S>
 HWY_NOINLINE void dot_tail(const Dots<T>& x, int64_t row, int64_t rows, CacheRows<S> keys,
                            int64_t count, int64_t column) {
@@ -364,7 +344,7 @@ HWY_INLINE void in_turns(const CacheBlock& block, int64_t step, const Run& run) 
 
 template <int kMost, class T, class S>
 HWY_NOINLINE void dot_streams(const DotRows<T>& x, const S* k) {
-  const int64_t step = decode_stream_step(x.rows, x.k.keys), stride = x.k.first.row_stride;
+  const int64_t step = decode_stream_step(x.rows, x.k.keys, false), stride = x.k.first.row_stride;
   in_turns(x.k, step, [&](int64_t head, int64_t key, int64_t count) HWY_ATTR {
     const int64_t row = head * x.rows;
     const Dots<T> dots{x.q + row * x.q_stride,       x.q_stride, x.rows, x.depth,
@@ -376,7 +356,7 @@ HWY_NOINLINE void dot_streams(const DotRows<T>& x, const S* k) {
 
 template <int kMost, class T, class S>
 HWY_NOINLINE void add_streams(const AddRows<T>& x, const S* v) {
-  const int64_t step = decode_stream_step(x.rows, x.v.keys), stride = x.v.first.row_stride;
+  const int64_t step = decode_stream_step(x.rows, x.v.keys, false), stride = x.v.first.row_stride;
   in_turns(x.v, step, [&](int64_t head, int64_t key, int64_t count) HWY_ATTR {
     const int64_t row = head * x.rows;
     const Sums<T> sums{x.p + row * x.p_stride + key * x.p_step,
@@ -388,30 +368,6 @@ HWY_NOINLINE void add_streams(const AddRows<T>& x, const S* v) {
                        x.out_stride};
     const CacheRows<S> values{v + head * x.v.head_stride + key * stride, step * stride};
     run_turn<T, kMost>(sums, values, x.v.first.col_stride, count, x.cols);
-  });
-}
-
-template <class T>
-void dot_rows(const DotRows<T>& x) {
-  with_element_type(x.k.first.dtype, [&](auto* type) HWY_ATTR {
-    const auto k = static_cast<decltype(type)>(x.k.first.data);
-    if constexpr (kManyShapes<T>) {
-      if (x.rows == 1) return dot_streams<8>(x, k);
-      if (x.rows < kManyDecodeRows) return dot_streams<4>(x, k);
-    }
-    dot_streams<3>(x, k);
-  });
-}
-
-template <class T>
-void add_rows(const AddRows<T>& x) {
-  with_element_type(x.v.first.dtype, [&](auto* type) HWY_ATTR {
-    const auto v = static_cast<decltype(type)>(x.v.first.data);
-    if constexpr (kManyShapes<T>) {
-      if (x.rows == 1) return add_streams<8>(x, v);
-      if (x.rows < kManyDecodeRows) return add_streams<4>(x, v);
-    }
-    add_streams<3>(x, v);
   });
 }
 

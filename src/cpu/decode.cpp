@@ -27,6 +27,7 @@ class DecodeTask {
         rows_(positions_ * task.heads),
         rows_of_k_(positions_ * context.problem.group),
         few_(rows_of_k_ < kManyDecodeRows),
+        interleaved_(context.kernels.interleaves(context.tensors.k.dtype, rows_of_k_)),
         s_stride_(few_ ? kDecodeStride : kDecodeStrideOfMany) {}
 
   void run(const RowState<T>& state) {
@@ -73,7 +74,9 @@ class DecodeTask {
     tile.visible = s_.visible;
     tile.scale = x_.scale;
     tile.approximate = x_.approximate;
-    x_.kernels.softmax(tile, {state.max, state.sum, state.out, state.out_stride, state.out_stride});
+    const int64_t cols = interleaved_ ? x_.problem.dim_v : state.out_stride;
+    x_.kernels.softmax(tile,
+                       {state.max, state.sum, state.out, state.out_stride, cols, interleaved_});
     if (x_.has_dropout) {
       for (int64_t r = 0; r < rows_; ++r) {
         apply_dropout<T>(x_.dropout, row_at(keys, r), s_.scores + r * s_stride_);
@@ -163,7 +166,8 @@ class DecodeTask {
   /// add_values() for all keys: whoever shares the task, a row's bits stay the same.
   void add_in_turns(core::Range keys, Columns all, const Counting& counts, bool apart,
                     const RowState<T>& state) {
-    const int64_t count = all.end - all.begin, step = decode_stream_step(rows_of_k_, count);
+    const int64_t count = all.end - all.begin,
+                  step = decode_stream_step(rows_of_k_, count, interleaved_);
     for (int64_t i = 0; i < std::min(step, count); ++i) {
       for (int64_t row = 0; row < rows_; row += rows_of_k_) {
         const Turn turn{row, all.begin + i, ceil_div(count - i, step), step};
@@ -210,9 +214,14 @@ class DecodeTask {
     const int64_t dim_v = x_.problem.dim_v;
     x_.kernels.load_rows(values_of(turn, keys.begin + key), 1, dim_v, T{1}, value_.data(), 0);
     arrange(x_.tensors.v, 1, dim_v, value_.data(), 0, false);
-    for (int64_t r = turn.row; r < turn.row + rows_of_k_; ++r) {
-      add_value(s_.scores[r * s_stride_ + key], value_.data(), dim_v,
-                state.out + r * state.out_stride);
+    T* out = state.out + turn.row * state.out_stride;
+    for (int64_t r = 0; r < rows_of_k_; ++r) {
+      const T p = s_.scores[(turn.row + r) * s_stride_ + key];
+      if (interleaved_) {
+        add_value(p, value_.data(), dim_v, out + r, kInterleavedRows);
+      } else {
+        add_value(p, value_.data(), dim_v, out + r * state.out_stride);
+      }
     }
   }
 
@@ -235,6 +244,7 @@ class DecodeTask {
   const int64_t rows_;
   const int64_t rows_of_k_;  ///< Rows of each head of k, one after another.
   const bool few_;           ///< Of those: memory binds, not products.
+  const bool interleaved_;   ///< How arrange() leaves q and out.
   const int64_t s_stride_;   ///< From a row of scores to the next.
   std::array<T, kMaxHeadDim> value_;
 };

@@ -28,6 +28,7 @@ HWY_AFTER_NAMESPACE();
 #include "cpu/backward-inl.h"
 #include "cpu/convert-inl.h"
 #include "cpu/decode-inl.h"
+#include "cpu/interleaved-inl.h"
 #include "cpu/scores-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -42,13 +43,14 @@ constexpr const char* kTargetName = &HWY_STR(HWY_NAMESPACE)[2];  // "N_AVX2" wit
 template <class T>
 const Kernels<T>* table() {
   static constexpr Kernels<T> kTable = {
-      kTargetName,   2 * static_cast<int64_t>(hn::MaxLanes(hn::CappedTag<T, 16>())),
-      FA4_ROW_STEP,  load_rows<T>,
-      store_rows<T>, pack<T>,
-      multiply<T>,   finish_scores<T>,
-      softmax<T>,    gradients<T>,
-      arrange<T>,    dot_rows<T>,
-      add_rows<T>,   all_finite<T>,
+      kTargetName,    2 * static_cast<int64_t>(hn::MaxLanes(hn::CappedTag<T, 16>())),
+      FA4_ROW_STEP,   load_rows<T>,
+      store_rows<T>,  pack<T>,
+      multiply<T>,    finish_scores<T>,
+      softmax<T>,     gradients<T>,
+      interleaves<T>, arrange<T>,
+      dot_rows<T>,    add_rows<T>,
+      all_finite<T>,
   };
   return &kTable;
 }

@@ -122,6 +122,7 @@ struct SoftmaxState {
   T* sum = nullptr;
   T* out = nullptr;  ///< out_cols columns of each row
   int64_t out_stride = 0, out_cols = 0;
+  bool interleaved = false;  ///< Each kInterleavedRows rows of out, as arrange() leaves them.
 };
 
 /// Keys or values of some heads, where they lie in a cache.
@@ -133,7 +134,8 @@ struct CacheBlock {
 
 /// Few query rows against a cache (decode): each head of it has `rows` of them. The rows of one
 /// head follow one another, and those of the next head follow them. Columns of q and out are in the
-/// order that `arrange` gives them.
+/// order that `arrange` gives them. At most kDecodeTaskRows rows and kMostInterleavedKeys keys with
+/// kInterleavedRows rows a head.
 template <class T>
 struct DotRows {
   const T* q = nullptr;  ///< heads * rows x depth
@@ -155,13 +157,21 @@ struct AddRows {
 /// With fewer rows a head than this, decode is bound by memory, else by its products.
 constexpr int64_t kManyDecodeRows = 4;
 
+/// With this many rows a head arrange() may interleave those of q and out: they are the lanes of a
+/// vector then.
+constexpr int64_t kInterleavedRows = 8;
+constexpr int64_t kMostInterleavedKeys = 120;
+constexpr int64_t kDecodeTaskRows = 64;  ///< The most rows of a decode task, of all its heads.
+constexpr int64_t kStreamsOfInterleaved = 6;
+
 /// Decode reads a block of keys as several streams in turns, each in the order of memory: the
 /// processor sees that coming, and the misses of one stream hide those of another. Keys i, i +
 /// step, ... are the i-th of each stream; this is the step. Odd, lest all streams fall into the
 /// same set of the first-level cache where rows are a power of two apart.
-inline int64_t decode_stream_step(int64_t rows, int64_t keys) {
+inline int64_t decode_stream_step(int64_t rows, int64_t keys, bool interleaved) {
   constexpr int64_t kStreamsOfFew = 8, kStreamsOfMany = 3;
   if (rows < kManyDecodeRows) return (keys + kStreamsOfFew - 1) / kStreamsOfFew | 1;
+  if (interleaved) return (keys + kStreamsOfInterleaved - 1) / kStreamsOfInterleaved;
   return (keys + kStreamsOfMany - 1) / kStreamsOfMany;
 }
 
@@ -187,8 +197,12 @@ struct Kernels {
   void (*softmax)(const ScoreTile<T>& tile, const SoftmaxState<T>& state);
   void (*gradients)(const GradientTile<T>& tile);
 
+  /// Whether arrange() interleaves q and out for `rows` rows a head and a cache of this type.
+  bool (*interleaves)(DType cache, int64_t rows);
   /// Puts the columns of `count` rows into the order in which dot_rows and add_rows take them from
-  /// the cache `from` for `rows` rows a head; or, `back`, into their own order again.
+  /// the cache `from` for `rows` rows a head; or, `back`, into their own order again. Where rows
+  /// are interleaved, element c of row r of a head moves to r + c * kInterleavedRows from the
+  /// head's first.
   void (*arrange)(Matrix from, int64_t rows, int64_t count, int64_t cols, T* values, int64_t stride,
                   bool back);
   void (*dot_rows)(const DotRows<T>& dot);
@@ -216,8 +230,8 @@ void clear_packed_row(const Kernels<T>& kernels, T* packed, int64_t panel_depth,
 
 /// out += p * value for a value that may not be finite: without weight it adds nothing.
 template <class T>
-void add_value(T p, const T* value, int64_t dim, T* out) {
-  for (int64_t c = 0; p != 0 && c < dim; ++c) out[c] += p * value[c];
+void add_value(T p, const T* value, int64_t dim, T* out, int64_t out_step = 1) {
+  for (int64_t c = 0; p != 0 && c < dim; ++c) out[c * out_step] += p * value[c];
 }
 
 /// One set of micro-kernels that this processor can run.

@@ -159,6 +159,11 @@ HWY_NOINLINE void rescale(D d, const SoftmaxState<T>& state, int64_t r, T max, T
   if (old == kMinusInfinity<T>) return;  // sum and output are still 0
   const T factor = hn::GetLane(exp2<kApproximate>(d, hn::Set(d, (old - max) * to_log2)));
   state.sum[r] *= factor;
+  if (state.interleaved) {
+    T* out = state.out + round_down(r, kInterleavedRows) * state.out_stride + r % kInterleavedRows;
+    for (int64_t c = 0; c < state.out_cols; ++c) out[c * kInterleavedRows] *= factor;
+    return;
+  }
   T* out = state.out + r * state.out_stride;
   for (int64_t c = 0; c < state.out_cols; ++c) out[c] *= factor;
 }

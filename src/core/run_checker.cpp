@@ -94,6 +94,14 @@ Status RunChecker::check_one(const char* name, const Tensor& t, const TensorSpec
     return invalid_argument(string(name) + ": data is null; allowed: a pointer to " +
                             format_spec(spec));
   }
+  const auto step = static_cast<uintptr_t>(size_of(t.dtype));
+  if (const auto address = reinterpret_cast<uintptr_t>(t.data);
+      address % step != 0 && !is_empty(t)) {
+    return invalid_argument(string(name) + ": data lies " + to_string(address % step) +
+                            " bytes past a multiple of " + to_string(step) +
+                            "; allowed: an address that its elements may have, a multiple of " +
+                            to_string(step));
+  }
   return check_strides(name, t);
 }
 

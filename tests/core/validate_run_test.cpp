@@ -65,6 +65,29 @@ TEST(ValidateRun, RefusesNullData) {
       packed_call, run_forward);
 }
 
+BadInput between_elements(const std::string& name, Tensor AttentionTensors::*tensor) {
+  return {name + " between its elements",
+          [=](Call& c) {
+            Tensor& t = c.t.*tensor;
+            t.data = static_cast<std::byte*>(t.data) + 1;
+          },
+          kInvalid,
+          {name + ": data lies 1 bytes past a multiple of"}};
+}
+
+TEST(ValidateRun, RefusesAddressesBetweenElements) {
+  SKIP_UNLESS(can_run_forward());
+  using T = AttentionTensors;
+  expect_refusals(
+      {between_elements("q", &T::q), between_elements("k", &T::k), between_elements("v", &T::v),
+       between_elements("out", &T::out), between_elements("lse", &T::lse),
+       between_elements("bias", &T::bias), between_elements("alibi_slopes", &T::alibi_slopes),
+       between_elements("sink", &T::sink), between_elements("seqused_q", &T::seqused_q),
+       between_elements("start_k", &T::start_k)},
+      dense_call, run_forward);
+  expect_refusals({between_elements("cu_seqlens_q", &T::cu_seqlens_q)}, packed_call, run_forward);
+}
+
 TEST(ValidateRun, RefusesIllegalStrides) {
   SKIP_UNLESS(can_run_forward());
   const std::vector<BadInput> table = {

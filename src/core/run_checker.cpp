@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "core/message.h"
 
@@ -35,7 +36,15 @@ Status check_strides(const char* name, const Tensor& t) {
   return {};
 }
 
-/// An output must not be broadcast: two elements in one place would overwrite one another.
+/// Whether x elements along one dim are as far as y along the other, so that two elements of the
+/// tensor lie in one place.
+bool strides_meet(const Tensor& t, int a, int b) {
+  const int64_t common = std::gcd(t.strides[a], t.strides[b]);
+  return t.strides[b] / common < t.dims[a] && t.strides[a] / common < t.dims[b];
+}
+
+/// Two elements of an output in one place would overwrite one another. What only three strides
+/// together bring there is not looked for.
 Status check_written(const char* name, const Tensor& t) {
   if (is_empty(t)) return {};
   for (int i = 0; i < t.rank; ++i) {
@@ -43,6 +52,15 @@ Status check_written(const char* name, const Tensor& t) {
       return invalid_argument(string(name) + ": stride " + to_string(i) + " is 0 over " +
                               to_string(t.dims[i]) +
                               " elements; allowed: 1 or more, since it is written");
+    }
+    for (int other = 0; other < i; ++other) {
+      if (t.dims[i] == 1 || t.dims[other] == 1 || !strides_meet(t, other, i)) continue;
+      return invalid_argument(string(name) + ": strides " + to_string(other) + " and " +
+                              to_string(i) + " are " + to_string(t.strides[other]) + " and " +
+                              to_string(t.strides[i]) + " over " + to_string(t.dims[other]) +
+                              " and " + to_string(t.dims[i]) +
+                              " elements; allowed: a place of its own for each element, since it "
+                              "is written");
     }
   }
   return {};

@@ -3,9 +3,11 @@
 
 #include <fmt/core.h>
 
-#include <cstdio>
+#include <charconv>
 #include <cstring>
 #include <stdexcept>
+#include <string_view>
+#include <system_error>
 
 #include "cli/command_line.h"
 #include "cli/npy.h"
@@ -88,11 +90,13 @@ Device device_of(const AttendRequest& request) {
     const Device device = Device::emulator(name.substr(std::strlen(kEmulator)));
     if (device.index >= 0) return device;
   }
-  int index = 0;
-  char rest = 0;
   if (name == "cuda") return Device::cuda(0);
-  if (std::sscanf(name.c_str(), "cuda:%d%c", &index, &rest) == 1 && index >= 0) {
-    return Device::cuda(index);
+  constexpr std::string_view kCuda = "cuda:";
+  if (name.starts_with(kCuda)) {
+    int index = -1;
+    const char* end = name.data() + name.size();
+    const auto [at, error] = std::from_chars(name.data() + kCuda.size(), end, index);
+    if (error == std::errc() && at == end && index >= 0) return Device::cuda(index);
   }
   throw UsageError(
       fmt::format("--device: is '{}'; allowed: cpu, emulator:sm_90a, cuda or cuda:N", name));
@@ -123,6 +127,14 @@ void resolve(AttendRequest& r) {
   }
   if (!r.path_of("dsink").empty() && r.path_of("sink").empty()) {
     throw UsageError("--dsink needs --sink");
+  }
+  for (const TensorFile& file : r.files) {
+    for (const TensorFile* other = r.files.data(); other != &file; ++other) {
+      if (!file.tensor->written || !other->tensor->written || file.path.empty()) continue;
+      if (file.path != other->path) continue;
+      throw UsageError(fmt::format("--{} is {}, which --{} is too; allowed: a file of its own",
+                                   file.tensor->name, file.path, other->tensor->name));
+    }
   }
 }
 

@@ -47,7 +47,8 @@ void add_flags(CommandLine& line, Request& r) {
   line.add("--dtype", r.dtypes, "fp32, bf16, fp16 or fp64 (default: fp32,bf16)")
       .commas()
       .type("DTYPE");
-  line.add("--seconds", r.effort.seconds, "Time for each side of a cell (default: 1)");
+  line.add("--seconds", r.effort.seconds, "Time for each side of a cell (default: 1)")
+      .range(0.001, 3600.0);
   line.add("--repeats", r.effort.max_rounds, "At most this many runs of a cell (default: 50)")
       .range(1, 100000);
   line.add("--quick", r.quick, "Short runs of a smaller prefill: a look, not a measurement");

@@ -4,9 +4,11 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <system_error>
 #include <type_traits>
 #include <vector>
 
@@ -21,6 +23,31 @@ std::string spaced(std::string help) {
   help.erase(0, help.find_first_not_of('\n'));
   while (help.ends_with("\n\n")) help.pop_back();
   return help;
+}
+
+template <class T>
+struct NumberOf {
+  using Type = T;
+};
+template <class T>
+struct NumberOf<std::optional<T>> : NumberOf<T> {};
+template <class T>
+struct NumberOf<std::vector<T>> : NumberOf<T> {};
+
+/// What is wrong with a number, or "". CLI11 takes an empty word for 0, -1 for the largest unsigned
+/// number and what does not fit for the last that does.
+template <class T>
+std::string problem_of_number(const std::string& text) {
+  T value{};
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc() && at == end) return "";
+  if (error == std::errc::result_out_of_range)
+    return fmt::format("is {}, which does not fit", text);
+  const char* kind = std::is_floating_point_v<T> ? "a number"
+                     : std::is_signed_v<T>       ? "a whole number"
+                                                 : "a whole number, 0 or more";
+  return fmt::format("is '{}'; allowed: {}", text, kind);
 }
 
 }  // namespace
@@ -81,7 +108,10 @@ Flag CommandLine::add(const char* names, T& target, const char* help) {
   if constexpr (std::is_same_v<T, bool>) {
     return Flag(app_->add_flag(names, target, help));
   } else {
-    return Flag(app_->add_option(names, target, help));
+    const Flag flag(app_->add_option(names, target, help));
+    using Number = typename NumberOf<T>::Type;
+    if constexpr (std::is_arithmetic_v<Number>) flag.check(problem_of_number<Number>);
+    return flag;
   }
 }
 

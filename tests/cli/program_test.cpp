@@ -98,6 +98,33 @@ TEST_F(Program, AnswersABadCommandLineWithCodeTwo) {
   EXPECT_EQ(run_program(attend() + "--dq x.npy").code, 2);
 }
 
+TEST_F(Program, TakesNumbersThatAreNumbersAndFit) {
+  write_case();
+  for (const char* bad :
+       {"--window-left 9223372036854775808", "--window-left ''", "--window-left ' 3'",
+        "--window-right 0x5", "--seed -1", "--seed 18446744073709551616", "--scale ''",
+        "--scale 1e400", "--softcap 1,5", "--threads 2147483648", "--device cuda:99999999999"}) {
+    const Outcome run = run_program(attend() + bad);
+    EXPECT_EQ(run.code, 2) << bad << "\n" << run.text;
+    EXPECT_TRUE(run.says(std::string(bad).substr(0, std::string(bad).find(' ')))) << run.text;
+  }
+  for (const char* good : {"--window-left 9223372036854775807", "--seed 18446744073709551615",
+                           "--scale -1e-3", "--softcap 2.5"}) {
+    EXPECT_EQ(run_program(attend() + good).code, 0) << good;
+  }
+  EXPECT_EQ(run_program("bench --list --threads 1,2 --head-dim 64,128").code, 0);
+  EXPECT_EQ(run_program("bench --list --threads 1,two").code, 2);
+  EXPECT_EQ(run_program("bench --seconds -1").code, 2);
+}
+
+TEST_F(Program, AttendWritesNoTwoResultsToOneFile) {
+  write_case();
+  const Outcome run = run_program(attend() + "--out " + path("x.npy") + " --lse " + path("x.npy"));
+  EXPECT_EQ(run.code, 2);
+  EXPECT_TRUE(run.says("--lse is ") && run.says("which --out is too")) << run.text;
+  EXPECT_FALSE(std::filesystem::exists(path("x.npy")));
+}
+
 TEST_F(Program, PrintsNoEscapeSequencesIntoAPipe) {
   for (const char* arguments : {"info", "roofline", "--help"}) {
     EXPECT_FALSE(run_program(arguments).says("\033")) << arguments;

@@ -13,6 +13,18 @@ int unjudged = 0;
 Unjudged::Unjudged() { ++unjudged; }
 Unjudged::~Unjudged() { --unjudged; }
 
+const char* const kLoadOperands = R"(ld.global.u64 A, [P];
+ld.global.u64 B, [P+8];
+ld.global.u64 C, [P+16];
+)";
+const char* const kPartsOfOperands = R"(cvt.u32.u64 a, A;
+cvt.u32.u64 b, B;
+cvt.u32.u64 c, C;
+cvt.u16.u64 h, A;
+cvt.u16.u64 i, B;
+cvt.u16.u64 j, C;
+)";
+
 std::string module_of(const std::string& body, int params, const std::string& globals) {
   std::string text =
       ".version 9.0\n.target sm_100a\n.address_size 64\n" + globals + "\n.visible .entry k(";
@@ -73,15 +85,8 @@ uint64_t evaluate(const std::string& text, uint64_t a, uint64_t b, uint64_t c) {
     .reg .b16 h, i, j, k;
     .reg .pred p, q;
     ld.param.u64 P, [p0];
-    ld.global.u64 A, [P];
-    ld.global.u64 B, [P+8];
-    ld.global.u64 C, [P+16];
-    cvt.u32.u64 a, A;
-    cvt.u32.u64 b, B;
-    cvt.u32.u64 c, C;
-    cvt.u16.u64 h, A;
-    cvt.u16.u64 i, B;
-    cvt.u16.u64 j, C;
+)" + std::string(kLoadOperands) +
+                           kPartsOfOperands + R"(
     mov.b64 D, 0;
     mov.b32 d, 0xdeadbeef;
     mov.b16 k, 0;

@@ -44,6 +44,10 @@ Ran run_module(const std::string& ptx, const std::string& entry,
 /// holds and q a result predicate. Returns D if `text` names it, k, or d; 1 or 0 if it sets q.
 uint64_t evaluate(const std::string& text, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0);
 
+/// PTX lines: the operands A, B, C from where P points, and their lower parts a, b, c and h, i, j.
+extern const char* const kLoadOperands;
+extern const char* const kPartsOfOperands;
+
 /// The message of loading such a body; empty if it loads.
 std::string load_error(const std::string& body, int params = 1);
 

@@ -63,9 +63,7 @@ struct WarpWatch {
   bool copies_arrive = false;  ///< Some mbarrier counts them.
   uint32_t loads = 0, stores = 0, loads_waited = 0, stores_waited = 0;  ///< Of tensor memory.
   std::map<uint32_t, BulkWatch> bulk;                                   ///< By lane.
-  /// What lanes knew of the writers of a tensor map when they acquired it: by address and lane.
-  std::map<std::pair<uint64_t, uint32_t>, uint64_t> maps;
-  std::vector<DefinedBytes> local;  ///< By lane.
+  std::vector<DefinedBytes> local;                                      ///< By lane.
 };
 
 struct BarrierClocks {
@@ -108,6 +106,8 @@ struct CtaWatch {
   std::array<BarrierClocks, 16> barriers;
   std::map<uint32_t, Event> remote;      ///< Last accesses of other CTAs' threads and of agents.
   std::map<uint32_t, Arrival> arrivals;  ///< By component: the last.
+  /// By a tensor map's address, who had written it when a thread acquired it.
+  std::map<uint64_t, uint64_t> maps;
 };
 
 /// Of so many operations of an agent is known who started them.

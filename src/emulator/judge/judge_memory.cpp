@@ -176,18 +176,20 @@ uint64_t Judge::writers_of(uint64_t address, uint64_t bytes) {
   return all;
 }
 
-/// Copies read tensor maps by a proxy of their own.
+/// Copies read tensor maps by a proxy of their own. The fence may stand anywhere on the way from
+/// the write to the copy, and so be another thread's of the CTA.
 void Judge::tensor_map(uint64_t address, bool used) {
   constexpr uint64_t kBytes = 128;
   if ((address & kWindows) != 0) return;
   const uint64_t writers = writers_of(address, kBytes);
+  auto& acquired = watch_of(*warp_->cta).maps;
   if (!used) {
-    threads_->maps[{address, lane}] = writers;
+    acquired[address] = writers;
     return;
   }
   if (writers == 0) return;
-  const auto it = threads_->maps.find({address, lane});
-  if (it != threads_->maps.end() && it->second == writers) return;
+  const auto it = acquired.find(address);
+  if (it != acquired.end() && it->second == writers) return;
   report(
       Rule::kTensorMapFence, pc_, pc_,
       me() + " uses the tensor map at " + hex(address) +

@@ -30,8 +30,9 @@ constexpr RuleText kTable[] = {
      "an asynchronous copy overwrites what threads wrote, with no fence.proxy.async between",
      "9.7.13.4, 8.6"},
     {Rule::kTensorMapFence, "tensor-map-fence", kError,
-     "a tensor copy uses a map in global memory that a thread of the launch wrote, and its thread "
-     "has not done fence.proxy.tensormap::generic.acquire of the map since",
+     "a tensor copy uses a map in global memory that a thread of the launch wrote, and no thread "
+     "of "
+     "its CTA has done fence.proxy.tensormap::generic.acquire of the map since",
      "9.7.13.4, 9.7.13.16"},
     {Rule::kMbarrierInitFence, "mbarrier-init-fence", kError,
      "another CTA, or a copy that it started, uses an mbarrier, and nothing orders that after the "

@@ -89,6 +89,21 @@ void replace_all(std::string& text, const std::string& what, const std::string& 
   }
 }
 
+/// An operand's bytes into shared memory.
+constexpr char kCopy[] = R"(    shl.b32 i, tid, 2;
+COPY_OPERAND:
+    setp.ge.u32 p, i, OPERAND_BYTES;
+    @p bra COPIED_OPERAND;
+    cvt.u64.u32 T, i;
+    add.u64 U, POPERAND, T;
+    ld.global.u32 v, [U];
+    add.u32 a, smem_operand, i;
+    st.shared.u32 [a], v;
+    add.u32 i, i, 512;
+    bra COPY_OPERAND;
+COPIED_OPERAND:
+)";
+
 /// Buffers: A's image in shared memory, B's, descriptors of A and B by step, A's image in tensor
 /// memory, D's cells.
 constexpr char kKernel[] = R"(
@@ -123,30 +138,7 @@ ALLOCATED:
     add.u64 PA, PA, T;
     mul.wide.u32 T, rank, B_BYTES;
     add.u64 PB, PB, T;
-    shl.b32 i, tid, 2;
-COPY_A:
-    setp.ge.u32 p, i, A_BYTES;
-    @p bra COPIED_A;
-    cvt.u64.u32 T, i;
-    add.u64 U, PA, T;
-    ld.global.u32 v, [U];
-    add.u32 a, smem_a, i;
-    st.shared.u32 [a], v;
-    add.u32 i, i, 512;
-    bra COPY_A;
-COPIED_A:
-    shl.b32 i, tid, 2;
-COPY_B:
-    setp.ge.u32 p, i, B_BYTES;
-    @p bra COPIED_B;
-    cvt.u64.u32 T, i;
-    add.u64 U, PB, T;
-    ld.global.u32 v, [U];
-    add.u32 a, smem_b, i;
-    st.shared.u32 [a], v;
-    add.u32 i, i, 512;
-    bra COPY_B;
-COPIED_B:
+COPIES
     fence.proxy.async.shared::cta;
     bar.sync 0;
     ld.shared.u32 base, [slot];
@@ -249,7 +241,13 @@ uint32_t initial_cell(const Gemm& g) {
 std::string kernel_text(const Gemm& g, uint32_t a_bytes, uint32_t b_bytes) {
   std::string steps;
   for (uint32_t s = 0; s < g.steps; ++s) steps += step_text(g, s);
-  std::string k = kKernel;
+  std::string k = kKernel, copies;
+  for (const char* name : {"A", "B"}) {
+    copies += kCopy;
+    replace_all(copies, "OPERAND", name);
+    replace_all(copies, "operand", name[0] == 'A' ? "a" : "b");
+  }
+  replace_all(k, "COPIES\n", copies);
   replace_all(k, "STEPS\n", steps);
   replace_all(k, "COMMIT", g.group == 2 ? ".multicast::cluster.b64 [bar], 3" : ".b64 [bar]");
   replace_all(k, "SYNCHRONISE",

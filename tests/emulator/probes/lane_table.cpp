@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "emulator/ptx_kernel.h"
+
 namespace fa4::emulator::probes {
 namespace {
 
@@ -87,20 +89,11 @@ mad.lo.u32 n, n, )" + std::to_string(probe.threads) +
                           R"(, t;
 mad.wide.u32 P, n, 24, in;
 mad.wide.u32 Q, n, )" + std::to_string(4 * words) +
-                          R"(, out;
-ld.global.u64 A, [P];
-ld.global.u64 B, [P+8];
-ld.global.u64 C, [P+16];
-mov.u32 S, cells;
+                          ", out;\n" + test::kLoadOperands + R"(mov.u32 S, cells;
 mad.lo.u32 S, t, 8, S;
 st.shared.u64 [S], A;
-cvt.u32.u64 a, A;
-cvt.u32.u64 b, B;
-cvt.u32.u64 c, C;
-cvt.u16.u64 h, A;
-cvt.u16.u64 i, B;
-cvt.u16.u64 j, C;
-and.b32 n, a, 1;
+)" + test::kPartsOfOperands +
+                          R"(and.b32 n, a, 1;
 setp.ne.u32 p, n, 0;
 setp.eq.u32 q, 0, 1;
 mov.b64 D, 0;

@@ -136,9 +136,9 @@ float element_value(const std::byte* at, ElementType type) {
       return std::bit_cast<float>(x & ~0x1fffu);
     }
     case ElementType::kE4M3:
-      return static_cast<float>(decode_small(static_cast<uint32_t>(*at), kE4M3));
+      return static_cast<float>(decode_small(static_cast<uint32_t>(*at), kFloatE4M3));
     case ElementType::kE5M2:
-      return static_cast<float>(decode_small(static_cast<uint32_t>(*at), kE5M2));
+      return static_cast<float>(decode_small(static_cast<uint32_t>(*at), kFloatE5M2));
     case ElementType::kS8:
       return static_cast<float>(static_cast<int8_t>(*at));
     case ElementType::kU8:

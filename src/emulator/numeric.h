@@ -80,8 +80,8 @@ struct SmallFormat {
 };
 constexpr SmallFormat kFloat16{5, 10, true};
 constexpr SmallFormat kBFloat16{8, 7, true};
-constexpr SmallFormat kE4M3{4, 3, false};
-constexpr SmallFormat kE5M2{5, 2, true};
+constexpr SmallFormat kFloatE4M3{4, 3, false};
+constexpr SmallFormat kFloatE5M2{5, 2, true};
 
 /// Rounds to the format. `saturate`: what is too large becomes the largest finite number.
 uint32_t encode_small(double x, SmallFormat format, Round round, bool saturate);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kAlign = 64;
 /// What nobody wrote: a NaN as float32 and as 16-bit floats, and no address.
-constexpr int kPoison = 0xff;
+constexpr int kPoisonByte = 0xff;
 
 size_t storage_bytes(const Kernel& kernel) {
   return kernel.register_bytes + kernel.predicates * sizeof(uint32_t) + kAlign;
@@ -142,7 +142,7 @@ std::unique_ptr<Warp> Pool::make_warp(Worker& worker, Cta& cta, uint32_t index) 
   if (storage_.empty()) {
     const size_t bytes = storage_bytes(kernel);
     warp->storage = std::make_unique<std::byte[]>(bytes);
-    std::memset(warp->storage.get(), kPoison, bytes);
+    std::memset(warp->storage.get(), kPoisonByte, bytes);
   } else {
     warp->storage = std::move(storage_.back());
     storage_.pop_back();
@@ -151,7 +151,7 @@ std::unique_ptr<Warp> Pool::make_warp(Worker& worker, Cta& cta, uint32_t index) 
   size_t space = storage_bytes(kernel);
   warp->registers = static_cast<std::byte*>(std::align(kAlign, 1, at, space));
   warp->predicates = reinterpret_cast<uint32_t*>(warp->registers + kernel.register_bytes);
-  warp->local.resize(size_t{kernel.local_bytes} * kLanes, static_cast<std::byte>(kPoison));
+  warp->local.resize(size_t{kernel.local_bytes} * kLanes, static_cast<std::byte>(kPoisonByte));
   fill_presets(*warp);
   return warp;
 }
@@ -165,7 +165,7 @@ std::unique_ptr<Cta> Pool::make_cta(Worker& worker, Cluster& cluster, uint32_t r
                                               rank / grid.cluster[0] % grid.cluster[1],
                                               rank / (grid.cluster[0] * grid.cluster[1])};
   for (size_t i = 0; i < 3; ++i) cta->id[i] = cluster.id[i] * grid.cluster[i] + in_cluster[i];
-  cta->shared.resize(grid.shared_bytes(), static_cast<std::byte>(kPoison));
+  cta->shared.resize(grid.shared_bytes(), static_cast<std::byte>(kPoisonByte));
   cta->live_warps = grid.block_warps();
   for (uint32_t i = 0; i < cta->live_warps; ++i) {
     cta->warps.push_back(make_warp(worker, *cta, i));

@@ -14,7 +14,7 @@ namespace {
 uint64_t bits(float x) { return std::bit_cast<uint32_t>(x); }
 
 TEST(Numeric, EverySmallFloatReadsBackAsItself) {
-  for (const SmallFormat f : {kFloat16, kBFloat16, kE4M3, kE5M2}) {
+  for (const SmallFormat f : {kFloat16, kBFloat16, kFloatE4M3, kFloatE5M2}) {
     const uint32_t codes = 1u << (1 + f.exponent_bits + f.mantissa_bits);
     for (uint32_t code = 0; code < codes; ++code) {
       const double x = decode_small(code, f);
@@ -43,7 +43,7 @@ TEST(Numeric, QuickConversionsAgreeWithTheGeneralOne) {
 
 TEST(Numeric, RoundsInEveryDirection) {
   const double third = 1.0 / 3;
-  for (const SmallFormat f : {kFloat16, kBFloat16, kE4M3, kE5M2}) {
+  for (const SmallFormat f : {kFloat16, kBFloat16, kFloatE4M3, kFloatE5M2}) {
     const double down = decode_small(encode_small(third, f, Round::kDown, false), f);
     const double up = decode_small(encode_small(third, f, Round::kUp, false), f);
     EXPECT_LT(down, third);

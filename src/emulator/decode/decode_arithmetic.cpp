@@ -280,7 +280,7 @@ void dp4a(Decoder& d) {
   emit_integer(d, IntegerOp::kDp4a, Type::kU32, 3);
 }
 
-constexpr OpcodeEntry kTable[] = {
+constexpr OpcodeEntry kArithmeticOpcodes[] = {
     {"add", add},
     {"sub", sub},
     {"addc", with_carry<exec::CarryOp::kAdd>},
@@ -326,6 +326,6 @@ constexpr OpcodeEntry kTable[] = {
 
 }  // namespace
 
-std::span<const OpcodeEntry> arithmetic_opcodes() { return kTable; }
+std::span<const OpcodeEntry> arithmetic_opcodes() { return kArithmeticOpcodes; }
 
 }  // namespace fa4::emulator::decode

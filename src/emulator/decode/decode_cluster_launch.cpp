@@ -57,10 +57,10 @@ void clusterlaunchcontrol(Decoder& d) {
   d.fail("this form is not known");
 }
 
-constexpr OpcodeEntry kOpcodes[] = {{"clusterlaunchcontrol", clusterlaunchcontrol}};
+constexpr OpcodeEntry kLaunchOpcodes[] = {{"clusterlaunchcontrol", clusterlaunchcontrol}};
 
 }  // namespace
 
-std::span<const OpcodeEntry> launch_opcodes() { return kOpcodes; }
+std::span<const OpcodeEntry> launch_opcodes() { return kLaunchOpcodes; }
 
 }  // namespace fa4::emulator::decode

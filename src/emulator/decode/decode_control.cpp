@@ -168,7 +168,7 @@ void activemask(Decoder& d) {
   d.emit(exec::warp_handler(WarpOp::kActiveMask), Class::kWarp);
 }
 
-constexpr OpcodeEntry kTable[] = {
+constexpr OpcodeEntry kControlOpcodes[] = {
     {"bra", bra},
     {"ret", ret},
     {"exit", exit},
@@ -186,6 +186,6 @@ constexpr OpcodeEntry kTable[] = {
 
 }  // namespace
 
-std::span<const OpcodeEntry> control_opcodes() { return kTable; }
+std::span<const OpcodeEntry> control_opcodes() { return kControlOpcodes; }
 
 }  // namespace fa4::emulator::decode

@@ -242,10 +242,10 @@ void cp(Decoder& d) {
   copy_small(d);
 }
 
-constexpr OpcodeEntry kTable[] = {{"cp", cp}};
+constexpr OpcodeEntry kCopyOpcodes[] = {{"cp", cp}};
 
 }  // namespace
 
-std::span<const OpcodeEntry> copy_opcodes() { return kTable; }
+std::span<const OpcodeEntry> copy_opcodes() { return kCopyOpcodes; }
 
 }  // namespace fa4::emulator::decode

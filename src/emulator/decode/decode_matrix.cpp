@@ -33,7 +33,7 @@ void load_or_store_matrix(Decoder& d, bool store) {
 void ldmatrix(Decoder& d) { load_or_store_matrix(d, false); }
 void stmatrix(Decoder& d) { load_or_store_matrix(d, true); }
 
-ElementType element_type(Decoder& d) {
+ElementType operand_type(Decoder& d) {
   const auto type = d.mods.take_type();
   if (type == Type::kF16) return ElementType::kF16;
   if (type == Type::kBF16) return ElementType::kBF16;
@@ -93,8 +93,8 @@ void mma(Decoder& d) {
   f.n = shape.n;
   f.k = shape.k;
   f.d = accumulator_type(d);
-  f.a = element_type(d);
-  f.b = element_type(d);
+  f.a = operand_type(d);
+  f.b = operand_type(d);
   if (accumulator_type(d) != f.d) d.fail("C and D of different types");
   if (is_integer(f.a) != (f.d == Type::kS32)) d.fail("these types don't go together");
   d.want_operands(4);
@@ -120,8 +120,8 @@ void product(Decoder& d) {
   WgmmaForm f;
   f.columns = shape.n;
   f.d = accumulator_type(d);
-  f.a = element_type(d);
-  f.b = element_type(d);
+  f.a = operand_type(d);
+  f.b = operand_type(d);
   if (shape.m != 64 || shape.n % 8 != 0 || shape.n == 0 || shape.n > 256 || shape.k != k_of(f.a) ||
       size_of(f.a) != size_of(f.b)) {
     d.fail("no such shape");
@@ -173,11 +173,11 @@ void wgmma(Decoder& d) {
   }
 }
 
-constexpr OpcodeEntry kTable[] = {
+constexpr OpcodeEntry kMatrixOpcodes[] = {
     {"ldmatrix", ldmatrix}, {"stmatrix", stmatrix}, {"mma", mma}, {"wgmma", wgmma}};
 
 }  // namespace
 
-std::span<const OpcodeEntry> matrix_opcodes() { return kTable; }
+std::span<const OpcodeEntry> matrix_opcodes() { return kMatrixOpcodes; }
 
 }  // namespace fa4::emulator::decode

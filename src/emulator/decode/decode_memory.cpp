@@ -239,7 +239,7 @@ void createpolicy(Decoder& d) {
   d.emit(exec::move(8), Class::kOther);
 }
 
-constexpr OpcodeEntry kTable[] = {
+constexpr OpcodeEntry kMemoryOpcodes[] = {
     {"ld", load_or_store<true>},
     {"ldu", load_or_store<true>},
     {"st", load_or_store<false>},
@@ -258,6 +258,6 @@ constexpr OpcodeEntry kTable[] = {
 
 }  // namespace
 
-std::span<const OpcodeEntry> memory_opcodes() { return kTable; }
+std::span<const OpcodeEntry> memory_opcodes() { return kMemoryOpcodes; }
 
 }  // namespace fa4::emulator::decode

@@ -223,11 +223,11 @@ void slct(Decoder& d) {
   emit_selection(d, result, p);
 }
 
-constexpr OpcodeEntry kTable[] = {{"mov", mov},   {"cvt", cvt}, {"setp", setp},
-                                  {"selp", selp}, {"set", set}, {"slct", slct}};
+constexpr OpcodeEntry kMoveOpcodes[] = {{"mov", mov},   {"cvt", cvt}, {"setp", setp},
+                                        {"selp", selp}, {"set", set}, {"slct", slct}};
 
 }  // namespace
 
-std::span<const OpcodeEntry> move_opcodes() { return kTable; }
+std::span<const OpcodeEntry> move_opcodes() { return kMoveOpcodes; }
 
 }  // namespace fa4::emulator::decode

@@ -17,10 +17,10 @@ Type take_word(Decoder& d) {
 }
 
 void emit_rare(Decoder& d, RareOp op, size_t sources) {
-  constexpr Decoder::Field kSources[] = {&Inst::a, &Inst::b, &Inst::c};
+  constexpr Decoder::Field kFields[] = {&Inst::a, &Inst::b, &Inst::c};
   d.want_operands(1 + sources);
   d.write(&Inst::d, d.operand(0), Type::kB32);
-  for (size_t i = 0; i < sources; ++i) d.read(kSources[i], d.operand(i + 1), Type::kB32);
+  for (size_t i = 0; i < sources; ++i) d.read(kFields[i], d.operand(i + 1), Type::kB32);
   d.emit(exec::rare(op), Class::kInteger);
 }
 
@@ -64,11 +64,11 @@ void testp(Decoder& d) {
   d.emit(exec::test_property(type), Class::kPredicate);
 }
 
-constexpr OpcodeEntry kTable[] = {{"mul24", mul24}, {"mad24", mad24}, {"bmsk", bmsk},
-                                  {"szext", szext}, {"dp2a", dp2a},   {"testp", testp}};
+constexpr OpcodeEntry kRareOpcodes[] = {{"mul24", mul24}, {"mad24", mad24}, {"bmsk", bmsk},
+                                        {"szext", szext}, {"dp2a", dp2a},   {"testp", testp}};
 
 }  // namespace
 
-std::span<const OpcodeEntry> rare_opcodes() { return kTable; }
+std::span<const OpcodeEntry> rare_opcodes() { return kRareOpcodes; }
 
 }  // namespace fa4::emulator::decode

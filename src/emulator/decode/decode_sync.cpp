@@ -208,7 +208,7 @@ void nanosleep(Decoder& d) {
   emit_sync(d, SyncOp::kYield);
 }
 
-constexpr OpcodeEntry kTable[] = {
+constexpr OpcodeEntry kSyncOpcodes[] = {
     {"bar", bar},
     {"barrier", barrier},
     {"mbarrier", mbarrier},
@@ -221,6 +221,6 @@ constexpr OpcodeEntry kTable[] = {
 
 }  // namespace
 
-std::span<const OpcodeEntry> sync_opcodes() { return kTable; }
+std::span<const OpcodeEntry> sync_opcodes() { return kSyncOpcodes; }
 
 }  // namespace fa4::emulator::decode

@@ -172,7 +172,7 @@ void take_kind(Decoder& d) {
                    "collector::a::discard"});
 }
 
-void mma(Decoder& d) {
+void tensor_mma(Decoder& d) {
   take_group(d);
   take_kind(d);
   d.want_operands(5, 7);
@@ -237,7 +237,7 @@ TensorCopy take_copy(Decoder& d) {
       ".warpx4");
 }
 
-void cp(Decoder& d) {
+void tensor_cp(Decoder& d) {
   take_group(d);
   d.inst.mod[1] = static_cast<uint8_t>(take_copy(d));
   if (d.mods.take("b8x16")) d.fail("decompression (.b8x16) is not supported");
@@ -269,7 +269,7 @@ void commit(Decoder& d) {
 }
 
 void tcgen05(Decoder& d) {
-  if (d.mods.take("mma")) return mma(d);
+  if (d.mods.take("mma")) return tensor_mma(d);
   if (d.mods.take("ld")) return load(d);
   if (d.mods.take("st")) return store(d);
   if (d.mods.take("wait::ld")) return wait(d, TensorInst::kWaitLoad);
@@ -281,15 +281,15 @@ void tcgen05(Decoder& d) {
   if (d.mods.take("alloc")) return alloc(d);
   if (d.mods.take("dealloc")) return dealloc(d);
   if (d.mods.take("relinquish_alloc_permit")) return relinquish(d);
-  if (d.mods.take("cp")) return cp(d);
+  if (d.mods.take("cp")) return tensor_cp(d);
   if (d.mods.take("shift")) return shift(d);
   d.fail("this form is not known");
 }
 
-constexpr OpcodeEntry kOpcodes[] = {{"tcgen05", tcgen05}};
+constexpr OpcodeEntry kTensorOpcodes[] = {{"tcgen05", tcgen05}};
 
 }  // namespace
 
-std::span<const OpcodeEntry> tensor_opcodes() { return kOpcodes; }
+std::span<const OpcodeEntry> tensor_opcodes() { return kTensorOpcodes; }
 
 }  // namespace fa4::emulator::decode

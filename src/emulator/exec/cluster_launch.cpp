@@ -15,7 +15,7 @@ namespace {
 constexpr uint32_t kCanceled = 1;
 constexpr uint32_t kFailed = 0;
 /// The first CTA's place after a failure, which the text leaves undefined.
-constexpr uint32_t kPoison = 0xffffffff;
+constexpr uint32_t kPoisonWord = 0xffffffff;
 /// With random timing a request fails once in so many times although clusters are left: they are
 /// then launched as ever.
 constexpr uint64_t kSpuriousFailures = 16;
@@ -47,9 +47,9 @@ class CancelOp final : public AsyncOp {
     Grid& grid = worker_->grid();
     const bool refused =
         grid.options.timing == Timing::kRandom && worker_->random()() % kSpuriousFailures == 0;
-    if (refused) return {kPoison, kPoison, kPoison, kFailed};
+    if (refused) return {kPoisonWord, kPoisonWord, kPoisonWord, kFailed};
     uint64_t rest = grid.next_cluster.fetch_add(1);
-    if (rest >= grid.clusters) return {kPoison, kPoison, kPoison, kFailed};
+    if (rest >= grid.clusters) return {kPoisonWord, kPoisonWord, kPoisonWord, kFailed};
     Response r{0, 0, 0, kCanceled};
     for (size_t i = 0; i < 3; ++i) {
       const uint32_t clusters = grid.blocks[i] / grid.cluster[i];
@@ -131,7 +131,7 @@ Step first_cta(Warp& w, const Inst& i, uint32_t mask) {
   for_each_lane(mask, [&](uint32_t l) {
     const Response r = response_of(w, i.a, l);
     for (uint32_t k = 0; k < i.list_size; ++k) {
-      w.reg<uint32_t>(list[k])[l] = k < 3 ? r[k] : kPoison;
+      w.reg<uint32_t>(list[k])[l] = k < 3 ? r[k] : kPoisonWord;
     }
   });
   return Step::kNext;

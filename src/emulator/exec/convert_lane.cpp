@@ -53,10 +53,10 @@ Value fetch(Type type, uint64_t bits, bool flush_zero) {
       v.real = decode_small(bits & 0xffff, kBFloat16);
       break;
     case Type::kE4M3:
-      v.real = decode_small(bits & 0xff, kE4M3);
+      v.real = decode_small(bits & 0xff, kFloatE4M3);
       break;
     case Type::kE5M2:
-      v.real = decode_small(bits & 0xff, kE5M2);
+      v.real = decode_small(bits & 0xff, kFloatE5M2);
       break;
     case Type::kF64:
       v.real = std::bit_cast<double>(bits);
@@ -193,9 +193,9 @@ uint64_t store_float(const Conversion& c, const Value& v) {
     case Type::kBF16:
       return encode_small(x, kBFloat16, round, c.finite);
     case Type::kE4M3:
-      return encode_small(x, kE4M3, round, c.finite);
+      return encode_small(x, kFloatE4M3, round, c.finite);
     case Type::kE5M2:
-      return encode_small(x, kE5M2, round, c.finite);
+      return encode_small(x, kFloatE5M2, round, c.finite);
     default:
       break;
   }

@@ -192,9 +192,9 @@ class Store final : public AsyncOp {
 // ---- the instruction ---------------------------------------------------------------------------
 
 /// Reads a lane's operands from the list, front to back.
-class Operands {
+class CopyOperands {
  public:
-  Operands(Warp& w, const Inst& i, uint32_t lane) : warp_(w), inst_(i), lane_(lane) {}
+  CopyOperands(Warp& w, const Inst& i, uint32_t lane) : warp_(w), inst_(i), lane_(lane) {}
 
   uint64_t next(uint32_t bytes) {
     const uint32_t slot = warp_.program().lists[inst_.list + at_++];
@@ -243,7 +243,7 @@ void check_store_coordinates(const Coordinates& at) {
   }
 }
 
-void read_barrier(Operands& operands, const Inst& i, Request& r) {
+void read_barrier(CopyOperands& operands, const Inst& i, Request& r) {
   r.mbarrier = operands.shared(i.mod[11], i.e);
   if (i.mod[5] == 0) return;
   r.ctas = static_cast<uint32_t>(operands.next(4)) & 0xffff;
@@ -251,7 +251,7 @@ void read_barrier(Operands& operands, const Inst& i, Request& r) {
 }
 
 Request tensor_request(Warp& w, const Inst& i, uint32_t lane, Request r) {
-  Operands operands(w, i, lane);
+  CopyOperands operands(w, i, lane);
   r.map = fetch_map(w, operands.next(8) + static_cast<uint64_t>(static_cast<int32_t>(i.b)), lane);
   r.shared = operands.shared(i.mod[9], i.c);
   if (r.map.rank != i.mod[1]) {
@@ -275,7 +275,7 @@ Request tensor_request(Warp& w, const Inst& i, uint32_t lane, Request r) {
 }
 
 Request plain_request(Warp& w, const Inst& i, uint32_t lane, Request r) {
-  Operands operands(w, i, lane);
+  CopyOperands operands(w, i, lane);
   const bool store = r.kind == BulkKind::kStore;
   const auto global = [&](uint32_t bytes, uint32_t offset) {
     return operands.next(bytes) + static_cast<uint64_t>(static_cast<int32_t>(offset));
@@ -334,7 +334,7 @@ BulkGroups& groups_of(Warp& w, uint32_t lane) {
   return *w.bulk[lane];
 }
 
-Step copy(Warp& w, const Inst& i, uint32_t mask) {
+Step copy_bulk(Warp& w, const Inst& i, uint32_t mask) {
   const auto kind = static_cast<BulkKind>(i.mod[0]);
   const bool store = kind == BulkKind::kTensorStore || kind == BulkKind::kStore;
   // A whole warp that stores the same box without electing a lane does it once: that is what the
@@ -354,14 +354,14 @@ Step copy(Warp& w, const Inst& i, uint32_t mask) {
   return Step::kNext;
 }
 
-Step commit(Warp& w, const Inst&, uint32_t mask) {
+Step commit_bulk(Warp& w, const Inst&, uint32_t mask) {
   for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
     groups_of(w, static_cast<uint32_t>(std::countr_zero(rest))).groups.emplace_back();
   }
   return Step::kNext;
 }
 
-Step wait(Warp& w, const Inst& i, uint32_t mask) {
+Step wait_bulk(Warp& w, const Inst& i, uint32_t mask) {
   const auto pending = static_cast<uint32_t>(i.imm);
   for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
     const auto lane = static_cast<uint32_t>(std::countr_zero(rest));
@@ -374,8 +374,8 @@ Step wait(Warp& w, const Inst& i, uint32_t mask) {
 
 }  // namespace
 
-Handler bulk_copy() { return copy; }
-Handler bulk_wait() { return wait; }
-Handler bulk_commit() { return commit; }
+Handler bulk_copy() { return copy_bulk; }
+Handler bulk_wait() { return wait_bulk; }
+Handler bulk_commit() { return commit_bulk; }
 
 }  // namespace fa4::emulator::exec

@@ -11,9 +11,9 @@ namespace fa4::emulator::exec {
 namespace {
 
 /// Base of a warp's operations: counted in its groups, in order.
-class WarpOp : public AsyncOp {
+class GroupedOp : public AsyncOp {
  public:
-  explicit WarpOp(Warp& warp) : AsyncOp(*warp.cta->cluster, warp.pc), warp_(warp) {
+  explicit GroupedOp(Warp& warp) : AsyncOp(*warp.cta->cluster, warp.pc), warp_(warp) {
     ++warp.copies.groups.issued;
   }
   bool step() override {
@@ -34,10 +34,10 @@ struct LaneCopy {
   uint32_t bytes;  ///< To read; the rest of the size is zero.
 };
 
-class Copy final : public WarpOp {
+class Copy final : public GroupedOp {
  public:
   Copy(Warp& warp, uint32_t size, std::vector<LaneCopy> lanes)
-      : WarpOp(warp), size_(size), lanes_(std::move(lanes)) {}
+      : GroupedOp(warp), size_(size), lanes_(std::move(lanes)) {}
 
  private:
   void work() override {
@@ -58,10 +58,10 @@ class Copy final : public WarpOp {
   std::vector<LaneCopy> lanes_;
 };
 
-class Arrive final : public WarpOp {
+class Arrive final : public GroupedOp {
  public:
   Arrive(Warp& warp, std::vector<uint32_t> barriers)
-      : WarpOp(warp), barriers_(std::move(barriers)) {}
+      : GroupedOp(warp), barriers_(std::move(barriers)) {}
 
  private:
   void work() override {
@@ -81,7 +81,7 @@ uint32_t shared_address(const Warp& w, uint32_t slot, uint32_t bytes, int64_t of
 }
 
 /// mod[1], mod[2]: address bytes; imm, and e as a number: their offsets.
-Step copy(Warp& w, const Inst& i, uint32_t mask) {
+Step async_copy(Warp& w, const Inst& i, uint32_t mask) {
   const uint32_t size = i.mod[0];
   std::vector<LaneCopy> lanes;
   for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
@@ -98,19 +98,19 @@ Step copy(Warp& w, const Inst& i, uint32_t mask) {
   return Step::kNext;
 }
 
-Step commit(Warp& w, const Inst&, uint32_t) {
+Step async_commit(Warp& w, const Inst&, uint32_t) {
   w.copies.groups.commit();
   return Step::kNext;
 }
 
-Step wait(Warp& w, const Inst& i, uint32_t) {
+Step async_wait(Warp& w, const Inst& i, uint32_t) {
   OrderedGroups& groups = w.copies.groups;
   const auto pending = static_cast<uint32_t>(i.imm);
   const bool done = i.mod[0] != 0 ? groups.done == groups.issued : groups.reached(pending);
   return done ? w.pass() : w.block({WaitKind::kCopyGroup, pending, 0});
 }
 
-Step arrive(Warp& w, const Inst& i, uint32_t mask) {
+Step async_arrive(Warp& w, const Inst& i, uint32_t mask) {
   std::vector<uint32_t> barriers;
   for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
     const auto l = static_cast<uint32_t>(std::countr_zero(rest));
@@ -123,9 +123,9 @@ Step arrive(Warp& w, const Inst& i, uint32_t mask) {
 
 }  // namespace
 
-Handler copy_async() { return copy; }
-Handler copy_commit() { return commit; }
-Handler copy_wait() { return wait; }
-Handler copy_arrive() { return arrive; }
+Handler copy_async() { return async_copy; }
+Handler copy_commit() { return async_commit; }
+Handler copy_wait() { return async_wait; }
+Handler copy_arrive() { return async_arrive; }
 
 }  // namespace fa4::emulator::exec

@@ -54,32 +54,32 @@ std::array<float, 256> make_table(SmallFormat format) {
 }
 
 /// By the 8 bits of an element, for the types that are looked up.
-template <ElementType kType>
+template <TensorElement kType>
 const float* table_of() {
-  if constexpr (kType == ElementType::kE4M3 || kType == ElementType::kE5M2) {
+  if constexpr (kType == TensorElement::kE4M3 || kType == TensorElement::kE5M2) {
     static const std::array<float, 256> table =
-        make_table(kType == ElementType::kE4M3 ? kE4M3 : kE5M2);
+        make_table(kType == TensorElement::kE4M3 ? kFloatE4M3 : kFloatE5M2);
     return table.data();
   } else {
     return nullptr;
   }
 }
 
-template <ElementType kType>
+template <TensorElement kType>
 float element(const std::byte* at, uint32_t index, [[maybe_unused]] const float* table) {
-  if constexpr (kType == ElementType::kTF32) {
+  if constexpr (kType == TensorElement::kTF32) {
     uint32_t x;
     std::memcpy(&x, at + 4 * index, sizeof x);
     return std::bit_cast<float>(x & 0xffffe000);
   } else if constexpr (bits_of(kType) == 16) {
     uint16_t x;
     std::memcpy(&x, at + 2 * index, sizeof x);
-    return kType == ElementType::kF16 ? from_float16(x) : from_bfloat16(x);
+    return kType == TensorElement::kF16 ? from_float16(x) : from_bfloat16(x);
   } else {
     const auto x = static_cast<uint8_t>(at[index]);
-    if constexpr (kType == ElementType::kE4M3 || kType == ElementType::kE5M2) {
+    if constexpr (kType == TensorElement::kE4M3 || kType == TensorElement::kE5M2) {
       return table[x];
-    } else if constexpr (kType == ElementType::kU8) {
+    } else if constexpr (kType == TensorElement::kU8) {
       return static_cast<float>(x);
     } else {
       return static_cast<float>(static_cast<int8_t>(x));
@@ -87,8 +87,8 @@ float element(const std::byte* at, uint32_t index, [[maybe_unused]] const float*
   }
 }
 
-template <ElementType kType>
-void load_shared(const MatrixDescriptor& matrix, Cta& cta, MajorLayout major, uint32_t rows,
+template <TensorElement kType>
+void load_shared(const TensorDescriptor& matrix, Cta& cta, MajorLayout major, uint32_t rows,
                  const Panel& panel) {
   constexpr uint32_t kPerChunk = kChunkBytes * 8 / bits_of(kType);
   const float* table = table_of<kType>();
@@ -113,7 +113,7 @@ void load_shared(const MatrixDescriptor& matrix, Cta& cta, MajorLayout major, ui
   }
 }
 
-template <ElementType kType>
+template <TensorElement kType>
 void load_tensor(const TensorMemory& memory, uint32_t column, uint32_t first_lane, uint32_t rows,
                  const Panel& panel) {
   constexpr uint32_t kPerCell = 32 / bits_of(kType);
@@ -131,28 +131,28 @@ void load_tensor(const TensorMemory& memory, uint32_t column, uint32_t first_lan
 
 /// Calls f with the type as a constant.
 template <class F>
-void with_type(ElementType type, F f) {
+void with_type(TensorElement type, F f) {
   switch (type) {
-    case ElementType::kF16:
-      return f.template operator()<ElementType::kF16>();
-    case ElementType::kBF16:
-      return f.template operator()<ElementType::kBF16>();
-    case ElementType::kTF32:
-      return f.template operator()<ElementType::kTF32>();
-    case ElementType::kE4M3:
-      return f.template operator()<ElementType::kE4M3>();
-    case ElementType::kE5M2:
-      return f.template operator()<ElementType::kE5M2>();
-    case ElementType::kU8:
-      return f.template operator()<ElementType::kU8>();
-    case ElementType::kS8:
-      return f.template operator()<ElementType::kS8>();
+    case TensorElement::kF16:
+      return f.template operator()<TensorElement::kF16>();
+    case TensorElement::kBF16:
+      return f.template operator()<TensorElement::kBF16>();
+    case TensorElement::kTF32:
+      return f.template operator()<TensorElement::kTF32>();
+    case TensorElement::kE4M3:
+      return f.template operator()<TensorElement::kE4M3>();
+    case TensorElement::kE5M2:
+      return f.template operator()<TensorElement::kE5M2>();
+    case TensorElement::kU8:
+      return f.template operator()<TensorElement::kU8>();
+    case TensorElement::kS8:
+      return f.template operator()<TensorElement::kS8>();
   }
 }
 
 }  // namespace
 
-MatrixDescriptor MatrixDescriptor::parse(uint64_t bits, const char* name) {
+TensorDescriptor TensorDescriptor::parse(uint64_t bits, const char* name) {
   const auto wrong = [&](const std::string& what) {
     throw Fault(std::string(name) + ": matrix descriptor " + hex(bits) + ": " + what);
   };
@@ -165,7 +165,7 @@ MatrixDescriptor MatrixDescriptor::parse(uint64_t bits, const char* name) {
   if (field(bits, 53, 8) != 0) wrong("bits 53-60 are not 0");
   const uint32_t mode = field(bits, 61, 3);
   if (mode == 3 || mode == 5 || mode == 7) wrong("swizzle " + std::to_string(mode));
-  MatrixDescriptor d;
+  TensorDescriptor d;
   d.start = field(bits, 0, 14) << 4;
   d.leading = field(bits, 16, 14) << 4;
   d.stride = field(bits, 32, 14) << 4;
@@ -173,7 +173,7 @@ MatrixDescriptor MatrixDescriptor::parse(uint64_t bits, const char* name) {
   return d;
 }
 
-uint32_t MatrixDescriptor::offset(MajorLayout major, uint32_t line, uint32_t chunk) const {
+uint32_t TensorDescriptor::offset(MajorLayout major, uint32_t line, uint32_t chunk) const {
   uint32_t at = start;
   const uint32_t span = span_of(swizzle);
   const uint32_t per_span = span / kChunkBytes;
@@ -194,7 +194,7 @@ uint32_t MatrixDescriptor::offset(MajorLayout major, uint32_t line, uint32_t chu
   return swizzled(at, swizzle);
 }
 
-const std::byte* MatrixDescriptor::chunk(Cta& cta, MajorLayout major, uint32_t line,
+const std::byte* TensorDescriptor::chunk(Cta& cta, MajorLayout major, uint32_t line,
                                          uint32_t chunk) const {
   const uint32_t at = offset(major, line, chunk);
   if (at < kSharedStart || at + kChunkBytes > cta.shared.size() ||
@@ -205,14 +205,14 @@ const std::byte* MatrixDescriptor::chunk(Cta& cta, MajorLayout major, uint32_t l
   return cta.shared.data() + at;
 }
 
-void load_panel(const MatrixDescriptor& matrix, Cta& cta, MajorLayout major, ElementType type,
+void load_panel(const TensorDescriptor& matrix, Cta& cta, MajorLayout major, TensorElement type,
                 uint32_t rows, const Panel& panel) {
   with_type(type,
-            [&]<ElementType kType>() { load_shared<kType>(matrix, cta, major, rows, panel); });
+            [&]<TensorElement kType>() { load_shared<kType>(matrix, cta, major, rows, panel); });
 }
 
-void load_panel(const TensorMemory& memory, uint32_t column, uint32_t first_lane, ElementType type,
-                uint32_t rows, const Panel& panel) {
+void load_panel(const TensorMemory& memory, uint32_t column, uint32_t first_lane,
+                TensorElement type, uint32_t rows, const Panel& panel) {
   const LaneSet lanes = LaneSet::range(first_lane, rows);
   for (uint32_t c = column; c < column + kDepthBytes / 4; ++c) {
     if (memory.written[c].contains(lanes)) continue;
@@ -220,7 +220,7 @@ void load_panel(const TensorMemory& memory, uint32_t column, uint32_t first_lane
                                             std::to_string(c) + ", lanes from " +
                                             std::to_string(first_lane));
   }
-  with_type(type, [&]<ElementType kType>() {
+  with_type(type, [&]<TensorElement kType>() {
     load_tensor<kType>(memory, column, first_lane, rows, panel);
   });
 }

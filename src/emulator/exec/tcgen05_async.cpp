@@ -104,7 +104,7 @@ uint32_t lane_of(TensorCopy copy, uint32_t row, uint32_t i) {
 class CopyOp final : public TensorOp {
  public:
   CopyOp(Warp& w, uint32_t lane, uint32_t group, TensorCopy copy, uint32_t address,
-         const MatrixDescriptor& source)
+         const TensorDescriptor& source)
       : TensorOp(w, lane, group, copy == TensorCopy::k4x256b ? Kind::kCopy4x256b : Kind::kCopy),
         copy_(copy),
         address_(address),
@@ -143,7 +143,7 @@ class CopyOp final : public TensorOp {
 
   TensorCopy copy_;
   uint32_t address_;
-  MatrixDescriptor source_;
+  TensorDescriptor source_;
 };
 
 // ---- shift -------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ class CommitOp final : public TensorOp {
 };
 
 /// The shared::cluster address that [a + imm] gives.
-uint32_t barrier_address(const Warp& w, const Inst& i, uint32_t lane) {
+uint32_t commit_address(const Warp& w, const Inst& i, uint32_t lane) {
   const bool wide = i.mod[15] == 8;
   uint64_t address = wide ? w.reg<uint64_t>(i.a)[lane] : w.reg<uint32_t>(i.a)[lane];
   address += static_cast<uint64_t>(i.imm);
@@ -217,7 +217,7 @@ Step tensor_copy(Warp& w, const Inst& i, uint32_t mask) {
                 std::to_string((address >> 16) + highest) + "; allowed: up to 127");
   }
   tensor_memory(*w.cta).check(address & 0xffff, 4 * shape_of(copy).chunks, "tcgen05.cp");
-  const MatrixDescriptor source = MatrixDescriptor::parse(w.reg<uint64_t>(i.b)[lane], "the source");
+  const TensorDescriptor source = TensorDescriptor::parse(w.reg<uint64_t>(i.b)[lane], "the source");
   issue(w, i.mod[0], std::make_unique<CopyOp>(w, lane, i.mod[0], copy, address, source));
   return Step::kNext;
 }
@@ -238,7 +238,7 @@ Step tensor_shift(Warp& w, const Inst& i, uint32_t mask) {
 Step tensor_commit(Warp& w, const Inst& i, uint32_t mask) {
   const uint32_t lane = issuing_lane(mask);
   use_group(*w.cta, i.mod[0]);
-  const uint32_t address = barrier_address(w, i, lane);
+  const uint32_t address = commit_address(w, i, lane);
   std::vector<uint32_t> barriers;
   if (i.b == kNone) {
     barriers.push_back(address);

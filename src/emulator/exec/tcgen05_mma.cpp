@@ -24,7 +24,7 @@ enum class Accumulator : uint8_t { kF16, kF32, kS32 };
 /// The instruction descriptor (PTX ISA 9.7.16.4.2, table 42), checked.
 struct ProductForm {
   uint32_t m = 0, n = 0, k = 0;
-  ElementType a = ElementType::kF16, b = ElementType::kF16;
+  TensorElement a = TensorElement::kF16, b = TensorElement::kF16;
   Accumulator d = Accumulator::kF32;
   bool saturate = false;
   bool negate = false;  ///< A or B, not both.
@@ -37,20 +37,20 @@ uint32_t bits(uint32_t word, int first, int count) { return word >> first & ((1u
   throw Fault("instruction descriptor " + hex(word) + ": " + what);
 }
 
-ElementType element_type(uint32_t word, TensorKind kind, uint32_t code, const char* name) {
+TensorElement element_type(uint32_t word, TensorKind kind, uint32_t code, const char* name) {
   const auto unknown = [&](const char* allowed) {
     wrong(word, "type " + std::to_string(code) + " of " + name + "; allowed: " + allowed);
   };
   switch (kind) {
     case TensorKind::kF16:
       if (code > 1) unknown("0 (f16), 1 (bf16)");
-      return code == 0 ? ElementType::kF16 : ElementType::kBF16;
+      return code == 0 ? TensorElement::kF16 : TensorElement::kBF16;
     case TensorKind::kTF32:
       if (code != 2) unknown("2 (tf32)");
-      return ElementType::kTF32;
+      return TensorElement::kTF32;
     case TensorKind::kI8:
       if (code > 1) unknown("0 (u8), 1 (s8)");
-      return code == 0 ? ElementType::kU8 : ElementType::kS8;
+      return code == 0 ? TensorElement::kU8 : TensorElement::kS8;
     case TensorKind::kF8F6F4:
       break;
   }
@@ -59,7 +59,7 @@ ElementType element_type(uint32_t word, TensorKind kind, uint32_t code, const ch
           "the 6- and 4-bit type " + std::to_string(code) + " of " + name + " is not supported");
   }
   if (code > 1) unknown("0 (e4m3), 1 (e5m2)");
-  return code == 0 ? ElementType::kE4M3 : ElementType::kE5M2;
+  return code == 0 ? TensorElement::kE4M3 : TensorElement::kE5M2;
 }
 
 Accumulator accumulator_type(uint32_t word, TensorKind kind) {
@@ -100,7 +100,7 @@ ProductForm parse_form(uint32_t word, TensorKind kind, uint32_t group) {
   f.negate = bits(word, 13, 1) != bits(word, 14, 1);
   if (kind == TensorKind::kI8 && (bits(word, 13, 2) != 0)) wrong(word, "negation of integers");
   if (f.d == Accumulator::kF16 && kind == TensorKind::kF16 &&
-      (f.a != ElementType::kF16 || f.b != ElementType::kF16)) {
+      (f.a != TensorElement::kF16 || f.b != TensorElement::kF16)) {
     wrong(word, "a f16 result of bf16 operands");
   }
   f.a_major = bits(word, 15, 1) != 0 ? MajorLayout::kMN : MajorLayout::kK;
@@ -113,7 +113,7 @@ ProductForm parse_form(uint32_t word, TensorKind kind, uint32_t group) {
 }
 
 /// PTX ISA table 54: transposed 32-bit types want the swizzle with 32-byte atoms, others refuse it.
-void check_layout(const MatrixDescriptor& d, MajorLayout major, ElementType type,
+void check_layout(const TensorDescriptor& d, MajorLayout major, TensorElement type,
                   const char* name) {
   if (major == MajorLayout::kK) return;
   const bool atoms_of_32 = d.swizzle == SmemSwizzle::k128B32;
@@ -127,7 +127,7 @@ struct ProductOperands {
   uint32_t d = 0;  ///< Address in tensor memory.
   bool a_in_tensor = false;
   uint32_t a_address = 0;
-  MatrixDescriptor a, b;
+  TensorDescriptor a, b;
   float scale = 0;  ///< Of the old D; 0: it is not read.
   std::array<uint32_t, 8> disabled{};
 };
@@ -364,10 +364,10 @@ Step tensor_mma(Warp& w, const Inst& i, uint32_t mask) {
     o.a_address = w.reg<uint32_t>(i.a)[lane] + static_cast<uint32_t>(i.imm >> 32);
     if (form.a_major != MajorLayout::kK) throw Fault("A in tensor memory can't be transposed");
   } else {
-    o.a = MatrixDescriptor::parse(w.reg<uint64_t>(i.a)[lane], "A");
+    o.a = TensorDescriptor::parse(w.reg<uint64_t>(i.a)[lane], "A");
     check_layout(o.a, form.a_major, form.a, "A");
   }
-  o.b = MatrixDescriptor::parse(w.reg<uint64_t>(i.b)[lane], "B");
+  o.b = TensorDescriptor::parse(w.reg<uint64_t>(i.b)[lane], "B");
   check_layout(o.b, form.b_major, form.b, "B");
   check_addresses(form, group, o);
   const bool accumulate = (w.lanes_of(i.e) >> lane & 1) != 0;

@@ -39,8 +39,10 @@ Cell cell_of(TensorShape shape, uint32_t t, uint32_t r, uint32_t split) {
   return {0, 0};
 }
 
+}  // namespace
+
 /// What a load or store touches.
-struct Patch {
+struct TensorPatch {
   TensorShape shape = TensorShape::k32x32b;
   uint32_t lane = 0;
   uint32_t column = 0;
@@ -86,10 +88,12 @@ struct Patch {
   }
 };
 
+namespace {
+
 /// mod[1] shape, mod[2] packed, f split; a + imm the address.
-Patch patch_of(Warp& w, const Inst& i, uint32_t mask) {
+TensorPatch patch_of(Warp& w, const Inst& i, uint32_t mask) {
   check_whole_warp(mask);
-  Patch p;
+  TensorPatch p;
   p.shape = static_cast<TensorShape>(i.mod[1]);
   p.packed = i.mod[2] != 0;
   p.split = p.shape == TensorShape::k16x32bx2 ? i.f : 0;
@@ -113,7 +117,7 @@ Patch patch_of(Warp& w, const Inst& i, uint32_t mask) {
 
 class StoreOp final : public AsyncOp {
  public:
-  StoreOp(Warp& warp, const Patch& patch, uint32_t site)
+  StoreOp(Warp& warp, const TensorPatch& patch, uint32_t site)
       : AsyncOp(*warp.cta->cluster, site), warp_(&warp), patch_(patch) {
     std::vector<std::vector<uint32_t>>& spare = spare_values();
     if (!spare.empty()) {
@@ -152,7 +156,7 @@ class StoreOp final : public AsyncOp {
   }
 
   Warp* warp_;  ///< It lives as long as its cluster.
-  Patch patch_;
+  TensorPatch patch_;
   std::vector<uint32_t> values_;
 };
 
@@ -208,7 +212,7 @@ void reduce_row(Warp& w, const Inst& i) {
 /// registers is used or waited for.
 class TensorLoad final : public AsyncOp {
  public:
-  TensorLoad(Warp& w, const Inst& i, const exec::Patch& patch)
+  TensorLoad(Warp& w, const Inst& i, const exec::TensorPatch& patch)
       : AsyncOp(*w.cta->cluster, w.pc), warp_(&w), inst_(&i), patch_(patch) {}
 
   bool step() override {
@@ -285,7 +289,7 @@ class TensorLoad final : public AsyncOp {
 
   Warp* warp_;  ///< It lives as long as its cluster.
   const Inst* inst_;
-  exec::Patch patch_;
+  exec::TensorPatch patch_;
   bool done_ = false;
 };
 
@@ -330,7 +334,7 @@ void watch_tensor_loads(Kernel& kernel) {
 }
 
 Step tensor_load(Warp& w, const Inst& i, uint32_t mask) {
-  const Patch patch = patch_of(w, i, mask);
+  const TensorPatch patch = patch_of(w, i, mask);
   auto op = std::make_unique<TensorLoad>(w, i, patch);
   TensorLoad& load = *op;
   tensor_memory(*w.cta).pending_loads[w.index].push_back(&load);
@@ -346,7 +350,7 @@ Step tensor_load(Warp& w, const Inst& i, uint32_t mask) {
 Step tensor_load_reduce(Warp& w, const Inst& i, uint32_t mask) { return tensor_load(w, i, mask); }
 
 Step tensor_store(Warp& w, const Inst& i, uint32_t mask) {
-  const Patch patch = patch_of(w, i, mask);
+  const TensorPatch patch = patch_of(w, i, mask);
   auto op = std::make_unique<StoreOp>(w, patch, w.pc);
   const uint32_t* list = &w.program().lists[i.list];
   for (uint32_t r = 0; r < patch.registers; ++r) {

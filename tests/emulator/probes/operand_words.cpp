@@ -30,9 +30,9 @@ uint32_t element_bits(ElementType type, float value) {
     case ElementType::kTF32:
       return std::bit_cast<uint32_t>(value);
     case ElementType::kE4M3:
-      return encode_small(value, kE4M3, Round::kNearest, true);
+      return encode_small(value, kFloatE4M3, Round::kNearest, true);
     case ElementType::kE5M2:
-      return encode_small(value, kE5M2, Round::kNearest, true);
+      return encode_small(value, kFloatE5M2, Round::kNearest, true);
     case ElementType::kS8:
     case ElementType::kU8:
       return static_cast<uint32_t>(static_cast<int32_t>(value)) & 0xff;

@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <nlohmann/json.hpp>
 
 #include "cli/attend_request.h"
@@ -12,12 +11,11 @@
 #include "cli/commands.h"
 #include "cli/device_call.h"
 #include "cli/npy.h"
+#include "cli/stopwatch.h"
 #include "cli/terminal.h"
 
 namespace fa4::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 /// A file that was written.
 struct Written {
@@ -40,10 +38,10 @@ template <class Run>
 double best_seconds(int repeats, const PlanWorkspace& workspace, const Run& run) {
   double best = 0;
   for (int i = 0; i < repeats; ++i) {
-    const Clock::time_point start = Clock::now();
+    const Stopwatch watch;
     run().check();
     workspace.wait().check();
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const double seconds = watch.seconds();
     best = i == 0 ? seconds : std::min(best, seconds);
   }
   return best;
@@ -105,9 +103,7 @@ void write_outputs(const AttendRequest& request, AttendArrays& arrays, Outcome& 
 }
 
 void print_inputs(const AttendRequest& request, AttendArrays& arrays) {
-  Table table({{"tensor", Table::Align::kLeft},
-               {"dtype and dims", Table::Align::kLeft},
-               {"file", Table::Align::kLeft}});
+  Table table({{"tensor", Align::kLeft}, {"dtype and dims", Align::kLeft}, {"file", Align::kLeft}});
   for (const TensorFile& file : request.files) {
     if (file.path.empty() || file.tensor->written) continue;
     table.add_row({file.tensor->name, describe(arrays.*file.tensor->array), file.path});
@@ -117,11 +113,11 @@ void print_inputs(const AttendRequest& request, AttendArrays& arrays) {
 
 void print_checks(const std::vector<Check>& checks) {
   fmt::print("\n{}\n\n", paint("Errors against dense float64 attention", Style::kBold));
-  Table table({{"tensor", Table::Align::kLeft},
+  Table table({{"tensor", Align::kLeft},
                {"error"},
                {"plain same-dtype error"},
                {"allowed"},
-               {"", Table::Align::kLeft}});
+               {"", Align::kLeft}});
   for (const Check& c : checks) {
     table.add_row({c.name, fmt::format("{:.2e}", c.error), fmt::format("{:.2e}", c.plain_error),
                    fmt::format("{:.2e}", c.allowed),

@@ -16,7 +16,7 @@
 namespace fa4::cli {
 namespace {
 
-struct Request {
+struct BenchRequest {
   GridOptions grid;
   std::vector<std::string> dtypes;
   Effort effort;
@@ -28,7 +28,7 @@ struct Request {
   bool list = false;
 };
 
-void add_flags(CommandLine& line, Request& r) {
+void add_flags(CommandLine& line, BenchRequest& r) {
   line.add("--cpu", r.cpu, "Bench the CPU (default); for a GPU see 'fa4 bench --gpu --help'");
   line.add("--filter", r.grid.filter,
            "Only cells whose name matches this regular expression; --list shows names");
@@ -57,7 +57,7 @@ void add_flags(CommandLine& line, Request& r) {
   line.add("--no-torch", r.no_torch, "Do not look for torch");
 }
 
-void resolve(const CommandLine& line, const CpuInfo& cpu, Request& r) {
+void resolve(const CommandLine& line, const CpuInfo& cpu, BenchRequest& r) {
   if (r.quick) {
     if (!line.given("--seqlen")) r.grid.seqlen = 512;
     if (!line.given("--seconds")) r.effort.seconds = 0.1;
@@ -91,7 +91,7 @@ void print_start(const BenchResult& result, const std::string& torch) {
   std::fflush(stdout);
 }
 
-std::vector<Roofs> measure_all_roofs(const Request& request, ProgressBar& bar) {
+std::vector<Roofs> measure_all_roofs(const BenchRequest& request, ProgressBar& bar) {
   std::vector<Roofs> roofs;
   for (const int threads : request.grid.threads) {
     bool first = true;
@@ -114,7 +114,7 @@ void write_json(const std::string& path, const BenchResult& result) {
   fmt::print("\n  wrote {}\n", path);
 }
 
-std::unique_ptr<TorchPeer> start_torch(const Request& request, BenchResult& result) {
+std::unique_ptr<TorchPeer> start_torch(const BenchRequest& request, BenchResult& result) {
   if (request.no_torch) return nullptr;
   auto torch = std::make_unique<TorchPeer>(request.python);
   result.torch_version = torch->version();
@@ -133,7 +133,7 @@ int bench_command(int argc, char** argv) {
       "Measures the machine's roofs, then attention: GFLOP/s (forward 4 b h s^2 d, halved when\n"
       "causal; backward 2.5 times that), the share of the roof, and PyTorch's attention in turns\n"
       "in the same run with the same number of threads.");
-  Request request;
+  BenchRequest request;
   add_flags(line, request);
   line.examples({"bench --cpu", "bench --cpu --quick --no-torch",
                  "bench --filter 'prefill/fp32/.*/forward' --threads 1",

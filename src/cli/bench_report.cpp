@@ -12,8 +12,6 @@
 namespace fa4::cli {
 namespace {
 
-using Align = Table::Align;
-
 std::string percent(double share) { return fmt::format("{:.0f}%", share * 100); }
 
 std::string format_rate(double rate) { return fmt::format("{:.{}f}", rate, rate < 100 ? 1 : 0); }
@@ -26,10 +24,10 @@ std::string ratio_cell(std::optional<double> ratio) {
 
 std::string pass_name(Pass pass) { return pass == Pass::kForward ? "forward" : "backward"; }
 
-void print_heading(const std::string& text) { fmt::print("\n{}\n\n", paint(text, Style::kBold)); }
+void print_title(const std::string& text) { fmt::print("\n{}\n\n", paint(text, Style::kBold)); }
 
 void print_roofs(const BenchResult& result) {
-  print_heading("Roofs of this machine");
+  print_title("Roofs of this machine");
   Table table({{"threads"},
                {"fp32 FMA GFLOP/s"},
                {"bf16 dot GFLOP/s"},
@@ -105,8 +103,8 @@ void print_problems(const std::vector<const Measured*>& cells) {
 void print_prefill(const BenchResult& result, const std::vector<const Measured*>& cells) {
   if (cells.empty()) return;
   const Cell& first = cells.front()->cell;
-  print_heading(fmt::format("Prefill, s {}, b {}, h {}, {}: GFLOP/s", first.s_q, first.batch,
-                            first.heads_q, threads_text(first.threads)));
+  print_title(fmt::format("Prefill, s {}, b {}, h {}, {}: GFLOP/s", first.s_q, first.batch,
+                          first.heads_q, threads_text(first.threads)));
   Table table = figures_table(
       result, {{"pass", Align::kLeft}, {"dtype", Align::kLeft}, {"d"}, {"mask", Align::kLeft}},
       Kind::kPrefill);
@@ -127,8 +125,8 @@ void print_prefill(const BenchResult& result, const std::vector<const Measured*>
 void print_decode(const BenchResult& result, const std::vector<const Measured*>& cells) {
   if (cells.empty()) return;
   const Cell& first = cells.front()->cell;
-  print_heading(fmt::format("Decode, one query, d {}, {} key heads, {}: GB/s of k and v", first.d,
-                            first.heads_k, threads_text(first.threads)));
+  print_title(fmt::format("Decode, one query, d {}, {} key heads, {}: GB/s of k and v", first.d,
+                          first.heads_k, threads_text(first.threads)));
   Table table = figures_table(result, {{"dtype", Align::kLeft}, {"query heads"}, {"keys"}, {"MiB"}},
                               Kind::kDecode);
   for (const Measured* m : cells) {
@@ -146,7 +144,7 @@ void print_decode(const BenchResult& result, const std::vector<const Measured*>&
 void print_groups(const BenchResult& result) {
   const std::vector<Group> groups = groups_of(result);
   if (groups.empty()) return;
-  print_heading("Geometric means, times torch");
+  print_title("Geometric means, times torch");
   Table table(
       {{"pass", Align::kLeft}, {"dtype", Align::kLeft}, {"threads"}, {"cells"}, {"fa4 / torch"}});
   for (const Group& g : groups) {
@@ -159,7 +157,7 @@ void print_groups(const BenchResult& result) {
 void print_goals(const BenchResult& result) {
   const std::vector<Goal> goals = goals_of(result);
   if (goals.empty() || result.quick) return;
-  print_heading("Goals");
+  print_title("Goals");
   Table table({{"", Align::kLeft}, {"is"}, {"goal"}, {"what", Align::kLeft}});
   for (const Goal& g : goals) {
     const auto show = [&](double x) { return g.percent ? percent(x) : fmt::format("{:.2f}x", x); };

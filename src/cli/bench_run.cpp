@@ -8,11 +8,10 @@
 
 #include "cli/array.h"
 #include "cli/roofs.h"
+#include "cli/stopwatch.h"
 
 namespace fa4::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 Array random_array(DType dtype, std::vector<int64_t> dims, std::mt19937& random) {
   Array array(dtype, std::move(dims));
@@ -140,9 +139,9 @@ Measured measure(const Cell& cell, const Effort& effort, TorchPeer* torch) {
          (torch_runs && !enough(result.torch, effort))) {
     if (ours_runs) {
       let_threads_sleep();
-      const Clock::time_point start = Clock::now();
+      const Stopwatch watch;
       ours.run().check();
-      result.ours.seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+      result.ours.seconds.push_back(watch.seconds());
       if (cell.kind == Kind::kDecode) result.read.seconds.push_back(ours.read_cache());
     }
     if (torch_runs) {

@@ -16,7 +16,7 @@ namespace {
 using gpu::KernelConfig;
 using gpu::jit::Compiled;
 
-struct Request {
+struct CompileRequest {
   KernelChoice choice;
   std::vector<std::string> options;
   std::string ptx, cubin, json;
@@ -25,7 +25,7 @@ struct Request {
   bool log = false;
 };
 
-struct Row {
+struct CompiledKernel {
   KernelConfig kernel;
   Compiled compiled;
   std::string error;  ///< The compiler's, if it failed.
@@ -56,8 +56,8 @@ void write_file(const std::string& folder, std::string name, const std::string& 
 }
 
 /// Compiles `repeats` times and keeps the quickest.
-Row compile(const KernelConfig& kernel, const Request& request) {
-  Row row{kernel, {}, {}};
+CompiledKernel compile(const KernelConfig& kernel, const CompileRequest& request) {
+  CompiledKernel row{kernel, {}, {}};
   gpu::jit::Program program = kernel.program;
   program.options.insert(program.options.end(), request.options.begin(), request.options.end());
   for (int i = 0; i < request.repeats; ++i) {
@@ -75,15 +75,15 @@ Row compile(const KernelConfig& kernel, const Request& request) {
   return row;
 }
 
-void print_table(const std::vector<Row>& rows) {
-  Table table({{"kernel", Table::Align::kLeft},
+void print_table(const std::vector<CompiledKernel>& rows) {
+  Table table({{"kernel", Align::kLeft},
                {"CPU s"},
                {"registers"},
                {"spills"},
                {"shared KiB"},
                {"code KiB"},
-               {"", Table::Align::kLeft}});
-  for (const Row& row : rows) {
+               {"", Align::kLeft}});
+  for (const CompiledKernel& row : rows) {
     const Compiled& c = row.compiled;
     const std::string complaint = row.complaint();
     table.add_row({row.kernel.name, fmt::format("{:.2f}", c.cpu_seconds),
@@ -95,30 +95,30 @@ void print_table(const std::vector<Row>& rows) {
   table.print();
 }
 
-void print_summary(const std::vector<Row>& rows) {
+void print_summary(const std::vector<CompiledKernel>& rows) {
   std::vector<double> seconds;
   double sum = 0, budget = 0;
-  for (const Row& row : rows) {
+  for (const CompiledKernel& row : rows) {
     seconds.push_back(row.compiled.cpu_seconds);
     sum += row.compiled.cpu_seconds;
     budget = std::max(budget, row.kernel.budget_seconds);
   }
   std::sort(seconds.begin(), seconds.end());
-  const auto within = std::count_if(rows.begin(), rows.end(), [](const Row& row) {
+  const auto within = std::count_if(rows.begin(), rows.end(), [](const CompiledKernel& row) {
     return row.compiled.cpu_seconds <= row.kernel.budget_seconds;
   });
-  const auto bad = std::count_if(rows.begin(), rows.end(),
-                                 [](const Row& row) { return !row.complaint().empty(); });
+  const auto bad = std::count_if(
+      rows.begin(), rows.end(), [](const CompiledKernel& row) { return !row.complaint().empty(); });
   fmt::print(
       "\n  {} kernels in {:.1f} s of CPU time: median {:.2f} s, most {:.2f} s; {} within the "
       "budget of {:.1f} s; {} with a complaint\n",
       rows.size(), sum, seconds[seconds.size() / 2], seconds.back(), within, budget, bad);
 }
 
-void write_json(const std::string& path, const std::vector<Row>& rows) {
+void write_json(const std::string& path, const std::vector<CompiledKernel>& rows) {
   nlohmann::json json;
   json["nvrtc"] = *gpu::jit::nvrtc_version();
-  for (const Row& row : rows) {
+  for (const CompiledKernel& row : rows) {
     const Compiled& c = row.compiled;
     json["kernels"].push_back({{"name", row.kernel.name},
                                {"cpu_seconds", c.cpu_seconds},
@@ -135,7 +135,7 @@ void write_json(const std::string& path, const std::vector<Row>& rows) {
   if (!out.flush()) throw std::runtime_error(path + ": could not be written");
 }
 
-void add_flags(CommandLine& line, Request& r) {
+void add_flags(CommandLine& line, CompileRequest& r) {
   add_choice(line, r.choice);
   line.add("--list", r.list, "List the names and stop");
   line.add("--ptx", r.ptx, "Write each kernel's PTX into this folder").type("FOLDER");
@@ -156,7 +156,7 @@ int compile_command(int argc, char** argv) {
       "Compiles GPU kernels with NVRTC and tells what each costs: CPU time of the compile,\n"
       "registers, spilled bytes, shared memory, code. Needs NVRTC, and no GPU. Exit code 1 if a\n"
       "kernel does not compile, spills, or takes twice its budget.");
-  Request request;
+  CompileRequest request;
   add_flags(line, request);
   line.examples({"compile --all", "compile 'forward/bf16/d128' --ptx out --cubin out",
                  "compile --list", "compile d64/causal --repeats 5 --log"});
@@ -170,7 +170,7 @@ int compile_command(int argc, char** argv) {
   const std::string version = gpu::jit::nvrtc_version().value();
   fmt::print("  NVRTC {}, {}\n\n", version, gpu::jit::nvrtc_path());
 
-  std::vector<Row> rows;
+  std::vector<CompiledKernel> rows;
   ProgressBar bar(static_cast<int64_t>(kernels.size()));
   for (const KernelConfig& kernel : kernels) {
     bar.show(kernel.name);
@@ -178,7 +178,7 @@ int compile_command(int argc, char** argv) {
     bar.advance();
     if (request.log || !rows.back().error.empty()) {
       bar.clear();
-      const Row& row = rows.back();
+      const CompiledKernel& row = rows.back();
       fmt::print("{}\n{}\n", row.kernel.name, row.error.empty() ? row.compiled.log : row.error);
     }
   }
@@ -186,8 +186,8 @@ int compile_command(int argc, char** argv) {
   print_table(rows);
   print_summary(rows);
   if (!request.json.empty()) write_json(request.json, rows);
-  const bool good =
-      std::all_of(rows.begin(), rows.end(), [](const Row& row) { return row.complaint().empty(); });
+  const bool good = std::all_of(rows.begin(), rows.end(),
+                                [](const CompiledKernel& row) { return row.complaint().empty(); });
   return good ? kExitOk : kExitFailure;
 }
 

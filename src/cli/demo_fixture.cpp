@@ -11,13 +11,13 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "cli/demo_folders.h"
 #include "cli/npy.h"
 
 namespace fa4::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 std::string read_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -29,8 +29,8 @@ std::string read_file(const fs::path& path) {
 
 /// Reads one array and compares it with its line in the manifest and with what the demo wants.
 template <class T>
-std::vector<T> read_array(const fs::path& folder, const json& manifest, const std::string& name,
-                          DType dtype, const std::vector<int64_t>& dims) {
+std::vector<T> read_array(const fs::path& folder, const nlohmann::json& manifest,
+                          const std::string& name, DType dtype, const std::vector<int64_t>& dims) {
   const fs::path path = folder / name;
   const std::string crc = fmt::format("{:08x}", crc32(read_file(path)));
   const std::string expected = manifest.at("files").at(name).at("crc32");
@@ -46,9 +46,9 @@ std::vector<T> read_array(const fs::path& folder, const json& manifest, const st
   return {array.as<T>(), array.as<T>() + array.elements()};
 }
 
-void read_texts(const json& manifest, DemoFixture& fixture) {
+void read_texts(const nlohmann::json& manifest, DemoFixture& fixture) {
   std::vector<int32_t> ends = {0};
-  for (const json& sequence : manifest.at("sequences")) {
+  for (const nlohmann::json& sequence : manifest.at("sequences")) {
     fixture.texts.push_back({sequence.at("text"), sequence.at("tokens")});
     ends.push_back(ends.back() + static_cast<int32_t>(fixture.texts.back().tokens.size()));
   }
@@ -100,8 +100,8 @@ fs::path find_demo_fixture(const std::optional<fs::path>& given) {
   if (given) {
     places = {*given};
   } else {
-    places = {program_folder() / FA4_INSTALLED_DATA / "minilm",
-              fs::path(FA4_SOURCE_DATA) / "minilm"};
+    places = {program_folder() / kInstalledData / "minilm",
+              fs::path(kSourceData) / "minilm"};
   }
   std::string looked;
   for (const fs::path& place : places) {
@@ -117,7 +117,7 @@ DemoFixture load_demo_fixture(const fs::path& folder) {
   DemoFixture fixture;
   fixture.folder = folder;
   try {
-    const json manifest = json::parse(read_file(path));
+    const nlohmann::json manifest = nlohmann::json::parse(read_file(path));
     fixture.model = manifest.at("model");
     fixture.source = manifest.at("source");
     fixture.layers = manifest.at("layers");
@@ -135,7 +135,7 @@ DemoFixture load_demo_fixture(const fs::path& folder) {
     fixture.torch_out = read_array<float>(folder, manifest, "out.npy", DType::kFloat32, rows);
     fixture.torch_lse =
         read_array<float>(folder, manifest, "lse.npy", DType::kFloat32, {layers, heads, total});
-  } catch (const json::exception& error) {
+  } catch (const nlohmann::json::exception& error) {
     throw std::runtime_error(fmt::format("{}: {}", path.string(), error.what()));
   }
   return fixture;

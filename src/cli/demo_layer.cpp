@@ -4,13 +4,13 @@
 #include <fa4/plan.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <memory>
 #include <new>
 
 #include "cli/demo_batch.h"
+#include "cli/stopwatch.h"
 #include "oracle/oracle.h"
 
 namespace fa4::cli {
@@ -46,12 +46,11 @@ struct Runner {
 
 template <class F>
 double best_seconds(F&& run) {
-  using Clock = std::chrono::steady_clock;
   double best = HUGE_VAL, sum = 0;
   for (int i = 0; i < 3 || (sum < kTimingSeconds && i < 100); ++i) {
-    const auto start = Clock::now();
+    const Stopwatch watch;
     run();
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const double seconds = watch.seconds();
     best = std::min(best, seconds);
     sum += seconds;
   }

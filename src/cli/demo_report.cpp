@@ -14,8 +14,6 @@
 namespace fa4::cli {
 namespace {
 
-using nlohmann::json;
-
 constexpr auto kPadded = static_cast<size_t>(DemoLayout::kPadded);
 constexpr auto kPacked = static_cast<size_t>(DemoLayout::kPacked);
 constexpr int kForwardProducts = 2;  // Q K^T and P V
@@ -88,7 +86,7 @@ void add_speed_cells(std::vector<std::string>& row, const DemoFixture& fixture, 
 }
 
 std::vector<Table::Column> columns(std::initializer_list<const char*> errors) {
-  std::vector<Table::Column> list = {{"dtype", Table::Align::kLeft}, {"layer"}};
+  std::vector<Table::Column> list = {{"dtype", Align::kLeft}, {"layer"}};
   for (const char* error : errors) list.push_back({error});
   for (const char* title :
        {"of bound", "layouts", "padded us", "packed us", "tokens/s", "GFLOP/s"}) {
@@ -154,12 +152,13 @@ size_t largest_workspace(const DemoResults& results) {
   return bytes;
 }
 
-json error_json(const DemoError& error) {
+nlohmann::json error_json(const DemoError& error) {
   return {{"error", error.error}, {"plain", error.plain}, {"of_bound", error.of_bound}};
 }
 
 template <class Pass>
-void add_common_json(json& run, const DemoFixture& fixture, const Pass& pass, int products) {
+void add_common_json(nlohmann::json& run, const DemoFixture& fixture, const Pass& pass,
+                     int products) {
   run["layouts_differ"] = pass.difference;
   run["padding_clean"] = pass.padding_clean;
   run["workspace_bytes"] = pass.workspace_bytes;
@@ -170,8 +169,8 @@ void add_common_json(json& run, const DemoFixture& fixture, const Pass& pass, in
   run["gflops"] = layer_flops(fixture, products) / pass.seconds[kPacked] / 1e9;
 }
 
-json layer_json(const DemoFixture& fixture, const DemoLayer& layer) {
-  json run = {{"layer", layer.layer}, {"dtype", to_string(layer.dtype)}};
+nlohmann::json layer_json(const DemoFixture& fixture, const DemoLayer& layer) {
+  nlohmann::json run = {{"layer", layer.layer}, {"dtype", to_string(layer.dtype)}};
   const DemoForward& forward = layer.forward;
   run["forward"] = {{"out_to_torch", error_json(forward.torch)},
                     {"out_to_float64", error_json(forward.exact)},
@@ -189,11 +188,11 @@ json layer_json(const DemoFixture& fixture, const DemoLayer& layer) {
   return run;
 }
 
-json input_json(const DemoFixture& fixture) {
-  json input = {{"model", fixture.model},        {"source", fixture.source},
-                {"layers", fixture.layers},      {"heads", fixture.heads},
-                {"head_dim", fixture.head_dim},  {"tokens", fixture.total()},
-                {"padded_to", fixture.longest()}};
+nlohmann::json input_json(const DemoFixture& fixture) {
+  nlohmann::json input = {{"model", fixture.model},        {"source", fixture.source},
+                          {"layers", fixture.layers},      {"heads", fixture.heads},
+                          {"head_dim", fixture.head_dim},  {"tokens", fixture.total()},
+                          {"padded_to", fixture.longest()}};
   for (size_t i = 0; i < fixture.texts.size(); ++i) input["lengths"].push_back(fixture.length(i));
   return input;
 }
@@ -274,7 +273,7 @@ bool print_demo_verdict(const DemoResults& results) {
 
 std::string demo_json(const DemoResults& results) {
   const DemoFixture& fixture = *results.fixture;
-  json demo = {{"fa4", version()}, {"seed", results.seed}, {"threads", results.threads}};
+  nlohmann::json demo = {{"fa4", version()}, {"seed", results.seed}, {"threads", results.threads}};
   demo["cpu"] = cpu_info().model;
   demo["device"] = results.device;
   demo["input"] = input_json(fixture);

@@ -19,7 +19,7 @@
 namespace fa4::cli {
 namespace {
 
-struct Request {
+struct EmulateRequest {
   std::string file, entry, target;
   std::vector<int64_t> grid{1}, block{1}, cluster;
   int64_t shared = 0;
@@ -32,7 +32,7 @@ struct Request {
   bool list = false, json = false;
 };
 
-void add_launch_flags(CommandLine& line, Request& r) {
+void add_launch_flags(CommandLine& line, EmulateRequest& r) {
   const char* group = "Launch";
   line.add("--entry", r.entry, "The kernel (default: the only one)").group(group);
   line.add("--grid", r.grid, "Blocks: x or x,y or x,y,z (default: 1)").commas().group(group);
@@ -71,27 +71,29 @@ std::function<std::string(const std::string&)> checker_of(std::string_view optio
 struct WordFlag {
   const char* option;  ///< As set_option() knows it.
   const char* flag;
-  std::string Request::*value;
+  std::string EmulateRequest::*value;
   const char* help;
   const char* type = nullptr;  ///< The word for its value, if it is not the usual one.
 };
 constexpr WordFlag kWordFlags[] = {
-    {"timing", "--timing", &Request::timing,
+    {"timing", "--timing", &EmulateRequest::timing,
      "When asynchronous operations complete (default: random)"},
-    {"schedule", "--schedule", &Request::schedule, "In what order warps run (default: random)"},
-    {"checks", "--checks", &Request::checks,
+    {"schedule", "--schedule", &EmulateRequest::schedule,
+     "In what order warps run (default: random)"},
+    {"checks", "--checks", &EmulateRequest::checks,
      "What is looked for beside results: races, undefined\nvalues, missing fences and waits "
      "(default: errors)"},
-    {"forgive", "--forgive", &Request::forgive,
+    {"forgive", "--forgive", &EmulateRequest::forgive,
      "Rules, with + between, that end no run when they are broken", "RULES"},
-    {"late_loads", "--late-loads", &Request::late_loads,
+    {"late_loads", "--late-loads", &EmulateRequest::late_loads,
      "Whether tcgen05.ld reads as late as the timing says, or\nat once (default: on)"},
-    {"late_stores", "--late-stores", &Request::late_stores, "The same of tcgen05.st (default: on)"},
-    {"sums", "--sums", &Request::sums,
+    {"late_stores", "--late-stores", &EmulateRequest::late_stores,
+     "The same of tcgen05.st (default: on)"},
+    {"sums", "--sums", &EmulateRequest::sums,
      "How mma.sync and wgmma add: quick, or as an H200 does (default: quick)"},
 };
 
-void add_run_flags(CommandLine& line, Request& r) {
+void add_run_flags(CommandLine& line, EmulateRequest& r) {
   const char* group = "Running";
   line.add("--target", r.target, "Refuse PTX that is for another target, such as sm_90a")
       .group(group);
@@ -142,7 +144,7 @@ std::array<uint32_t, 3> triple(const char* flag, const std::vector<int64_t>& val
   return out;
 }
 
-void resolve(Request& r) {
+void resolve(EmulateRequest& r) {
   for (const WordFlag& f : kWordFlags) set_option(r.run, f.option, r.*f.value);
   r.run.workers = static_cast<uint32_t>(r.workers);
   r.run.resident_clusters = static_cast<uint32_t>(r.resident);
@@ -152,7 +154,7 @@ void resolve(Request& r) {
   r.run.max_instructions = static_cast<uint64_t>(r.max_instructions);
 }
 
-std::shared_ptr<const emulator::Program> load(const Request& r) {
+std::shared_ptr<const emulator::Program> load(const EmulateRequest& r) {
   std::ifstream file(r.file, std::ios::binary);
   if (!file || std::filesystem::is_directory(r.file))
     throw std::runtime_error(r.file + ": cannot be read");
@@ -168,7 +170,8 @@ std::string names(const emulator::Program& program) {
   return list.empty() ? "no kernel" : list;
 }
 
-std::shared_ptr<const emulator::Kernel> choose(const Request& r, const emulator::Program& program) {
+std::shared_ptr<const emulator::Kernel> choose(const EmulateRequest& r,
+                                               const emulator::Program& program) {
   std::shared_ptr<const emulator::Kernel> kernel;
   if (!r.entry.empty()) {
     kernel = program.find(r.entry);
@@ -187,8 +190,8 @@ std::shared_ptr<const emulator::Kernel> choose(const Request& r, const emulator:
 }
 
 void print_kernels(const emulator::Program& program) {
-  Table table({{"kernel", Table::Align::kLeft},
-               {"target", Table::Align::kLeft},
+  Table table({{"kernel", Align::kLeft},
+               {"target", Align::kLeft},
                {"instructions"},
                {"parameter bytes"},
                {"shared bytes"}});
@@ -207,7 +210,7 @@ struct Ran {
   std::vector<std::string> written;
 };
 
-Ran run_all(const Request& r, const std::shared_ptr<const emulator::Kernel>& kernel) {
+Ran run_all(const EmulateRequest& r, const std::shared_ptr<const emulator::Kernel>& kernel) {
   emulator::LaunchConfig launch;
   launch.blocks = triple("--grid", r.grid, 1);
   launch.threads = triple("--block", r.block, 1);
@@ -239,7 +242,7 @@ Ran run_all(const Request& r, const std::shared_ptr<const emulator::Kernel>& ker
 }
 
 void print_classes(const emulator::Tally& tally) {
-  Table table({{"instructions of warps", Table::Align::kLeft}, {"number"}, {"share"}});
+  Table table({{"instructions of warps", Align::kLeft}, {"number"}, {"share"}});
   const auto total = static_cast<double>(std::max<uint64_t>(tally.instructions, 1));
   for (int i = 0; i < emulator::kClasses; ++i) {
     const uint64_t n = tally.classes[static_cast<size_t>(i)];
@@ -253,7 +256,7 @@ void print_classes(const emulator::Tally& tally) {
   fmt::print("\n");
 }
 
-void print_ran(const Request& r, const Ran& ran) {
+void print_ran(const EmulateRequest& r, const Ran& ran) {
   if (r.run.counters) {
     print_counters(ran.tally.roles, r.tiles);
     fmt::print("\n");
@@ -279,7 +282,7 @@ void print_ran(const Request& r, const Ran& ran) {
   }
 }
 
-void print_json(const Request& r, const emulator::Kernel& kernel, const Ran& ran) {
+void print_json(const EmulateRequest& r, const emulator::Kernel& kernel, const Ran& ran) {
   nlohmann::json classes;
   for (int i = 0; i < emulator::kClasses; ++i) {
     classes[name_of(static_cast<emulator::Class>(i))] = ran.tally.classes[static_cast<size_t>(i)];
@@ -310,7 +313,7 @@ int emulate_command(int argc, char** argv) {
       "Runs a kernel from a file of PTX on the CPU, instruction by instruction, in an order\n"
       "drawn from a seed. Reports deadlocks, accesses outside of memory and misused\n"
       "barriers with the line of the PTX. No GPU is needed.");
-  Request request;
+  EmulateRequest request;
   line.add("ptx", request.file, "The file").type("FILE").required();
   add_launch_flags(line, request);
   add_run_flags(line, request);

@@ -37,7 +37,7 @@ std::string class_label(int c) {
 }  // namespace
 
 void print_counters(const std::vector<RoleCounts>& roles, double tiles) {
-  std::vector<Table::Column> columns = {{"", Table::Align::kLeft}};
+  std::vector<Table::Column> columns = {{"", Align::kLeft}};
   Counts all;
   for (const RoleCounts& role : roles) {
     columns.push_back({role.name});

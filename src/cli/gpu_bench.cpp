@@ -15,7 +15,7 @@
 namespace fa4::cli {
 namespace {
 
-struct Request {
+struct GpuBenchRequest {
   std::string filter, json;
   std::vector<std::string> variants;
   std::string python = "python3";
@@ -27,7 +27,7 @@ struct Request {
   bool quick = false;
 };
 
-void add_flags(CommandLine& line, Request& r) {
+void add_flags(CommandLine& line, GpuBenchRequest& r) {
   line.add("--gpu", r.gpu, "Bench the GPU");
   line.add("--filter", r.filter,
            "Only cells whose name matches this regular expression; --list shows names");
@@ -83,8 +83,8 @@ std::string peers_text(const GpuBenchResult& result) {
   return text;
 }
 
-void measure_cells(const gpu::Runtime& runtime, const std::vector<GpuCell>& cells, Request& request,
-                   GpuBenchResult& result) {
+void measure_cells(const gpu::Runtime& runtime, const std::vector<GpuCell>& cells,
+                   GpuBenchRequest& request, GpuBenchResult& result) {
   std::optional<ScriptProcess> process;
   if (request.no_torch) {
     result.peer_problem = "not asked for";
@@ -159,7 +159,7 @@ int gpu_bench_command(int argc, char** argv) {
       "Times attention on the GPU, ours and every peer that the machine has, in turns in one run\n"
       "under sustained load: TFLOP/s (2 b h s^2 (d_qk + d_v), halved when causal), ratios to\n"
       "cuDNN, and the share of a cuBLAS product of 8192^3 in the same run.");
-  Request request;
+  GpuBenchRequest request;
   add_flags(line, request);
   line.examples({"bench --gpu", "bench --gpu --host", "bench --gpu --quick --peers cudnn",
                  "bench --gpu --filter 'd128/causal' --json gpu.json"});

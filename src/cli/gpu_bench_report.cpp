@@ -11,8 +11,6 @@
 namespace fa4::cli {
 namespace {
 
-using Align = Table::Align;
-
 double median_of(std::vector<double> values) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());

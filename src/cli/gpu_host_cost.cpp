@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a call costs the host, and what a kernel costs at its first call.
 #include <algorithm>
-#include <chrono>
 #include <memory>
 
 #include "cli/gpu_bench.h"
+#include "cli/stopwatch.h"
 #include "gpu/configs.h"
 #include "gpu/jit/kernels.h"
 #include "gpu/jit/store.h"
 
 namespace fa4::cli {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// Host seconds of one call: the median of batches that fit the launch queue.
 template <class Call>
@@ -25,9 +19,9 @@ double host_seconds(const gpu::Runtime& runtime, const Call& call) {
   std::vector<double> times;
   for (int batch = 0; batch < kBatches; ++batch) {
     runtime.synchronize({}).check();
-    const auto start = Clock::now();
+    const Stopwatch watch;
     for (int i = 0; i < kBatch; ++i) call();
-    times.push_back(seconds_since(start) / kBatch);
+    times.push_back(watch.seconds() / kBatch);
   }
   runtime.synchronize({}).check();
   std::nth_element(times.begin(), times.begin() + kBatches / 2, times.end());
@@ -68,11 +62,11 @@ std::vector<double> load_costs(const gpu::Runtime& runtime) {
   for (const auto& kernel : gpu::all_kernels()) {
     if (kernel.program.target != "sm_" + std::to_string(10 * p.major + p.minor) + "a") continue;
     if (!gpu::jit::obtain(kernel.program, runtime.code_format()).value().kept) continue;
-    const auto start = Clock::now();
+    const Stopwatch watch;
     const auto code = gpu::jit::obtain(kernel.program, runtime.code_format());
     const auto loaded = runtime.load(code.value().bytes, kernel.entry, kernel.shared_bytes);
     loaded.status().check();
-    costs.push_back(1e3 * seconds_since(start));
+    costs.push_back(1e3 * watch.seconds());
   }
   std::sort(costs.begin(), costs.end());
   return costs;

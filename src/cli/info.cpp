@@ -138,9 +138,7 @@ void print_cpu(const CpuInfo& cpu, const std::vector<std::string>& targets) {
 void print_support(Device device, std::initializer_list<DType> dtypes, const std::string& heading) {
   print_heading(heading);
   Notes reasons;
-  Table table({{"", Table::Align::kLeft},
-               {"forward", Table::Align::kLeft},
-               {"backward", Table::Align::kLeft}});
+  Table table({{"", Align::kLeft}, {"forward", Align::kLeft}, {"backward", Align::kLeft}});
   const auto add = [&](const std::string& what, AttentionProblem forward,
                        const AttentionProblem& backward) {
     forward.pass = Pass::kForward;

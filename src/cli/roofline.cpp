@@ -18,7 +18,7 @@ using model::Cycles;
 using model::Direction;
 using model::Tile;
 
-struct Request {
+struct RooflineRequest {
   std::string chip;
   std::string pass = "both";
   std::optional<int64_t> tile_m, tile_n;
@@ -45,7 +45,7 @@ std::string shape_of(const Tile& t) {
   return fmt::format("{}x{}x{}", t.rows, t.cols, dims);
 }
 
-std::vector<Tile> tiles_of(const Request& request) {
+std::vector<Tile> tiles_of(const RooflineRequest& request) {
   const int64_t dim_v = request.head_dim_v.value_or(request.head_dim);
   const int64_t cols = request.tile_n.value_or(128);
   const bool chosen = request.tile_m.has_value() || request.two_cta;
@@ -72,7 +72,7 @@ struct Row {
 
 /// Rows for every chip and tile. Chips without CTA pairs have no rows for them, unless the user
 /// named both.
-std::vector<Row> rows_of(const Request& request) {
+std::vector<Row> rows_of(const RooflineRequest& request) {
   std::vector<Row> rows;
   for (const Chip& chip : model::chips()) {
     if (!request.chip.empty() && &chip != model::find_chip(request.chip)) continue;
@@ -88,7 +88,6 @@ std::vector<Row> rows_of(const Request& request) {
 }
 
 void print_table(const std::vector<Row>& rows) {
-  using Align = Table::Align;
   Table table({{"chip", Align::kLeft},
                {"pass", Align::kLeft},
                {"tile MxNxD", Align::kLeft},
@@ -121,7 +120,7 @@ void print_traffic(const Row& row) {
                                row.tile.cta_pair ? "each CTA of a pair" : "one CTA",
                                name_of(row.tile.direction), shape_of(row.tile), row.chip->name),
                    Style::kBold));
-  Table table({{"what", Table::Align::kLeft}, {"KiB"}, {"cycles"}});
+  Table table({{"what", Align::kLeft}, {"KiB"}, {"cycles"}});
   int64_t bytes = 0;
   const auto add = [&](const std::string& what, int64_t n) {
     table.add_row(
@@ -171,7 +170,7 @@ nlohmann::json to_json(const Row& row) {
           {"shared_memory_traffic", traffic}};
 }
 
-void add_flags(CommandLine& line, Request& request) {
+void add_flags(CommandLine& line, RooflineRequest& request) {
   const auto chip = [](const std::string& name) {
     return model::find_chip(name) != nullptr
                ? std::string()
@@ -196,7 +195,7 @@ int roofline_command(int argc, char** argv) {
       "fa4 roofline",
       "Says how many cycles one tile of attention keeps each unit of a GPU busy: the matrix\n"
       "unit, shared memory and the exponential unit. docs/roofline.md derives the formulas.");
-  Request request;
+  RooflineRequest request;
   add_flags(line, request);
   line.examples({"roofline", "roofline --chip B200 --pass backward --two-cta",
                  "roofline --chip H100 --tile-m 128 --tile-n 176 --pass forward",

@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -15,6 +14,7 @@
 #include "cli/command_line.h"
 #include "cli/cpu_info.h"
 #include "cli/device_call.h"
+#include "cli/stopwatch.h"
 #include "cli/terminal.h"
 #include "gpu/runtime.h"
 
@@ -191,11 +191,9 @@ Verdict from_status(const Status& status) {
 /// Runs `call` and has `check` judge what it wrote.
 template <class Call, class Check>
 Verdict run(const Call& call, const Check& check) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point start = Clock::now();
+  const Stopwatch watch;
   const Status status = call();
-  const double milliseconds =
-      std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  const double milliseconds = 1e3 * watch.seconds();
   if (!status.ok()) return from_status(status);
   Verdict verdict = judge(check());
   verdict.milliseconds = milliseconds;
@@ -330,7 +328,7 @@ int selftest_command(int argc, char** argv) {
   Totals totals;
   Notes reasons;
   nlohmann::json results = nlohmann::json::array();
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   if (!json) {
     fmt::print("{}, seed {}\n\n", paint("fa4 selftest", Style::kBold), seed);
     fmt::print("  {}\n", paint(fmt::format("{:<84}{:<24}{}", "backend     problem",
@@ -360,8 +358,7 @@ int selftest_command(int argc, char** argv) {
     }
   }
   const bool good = totals.failed == 0 && totals.passed > 0;
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double seconds = watch.seconds();
   if (json) {
     fmt::print("{}\n",
                nlohmann::json{{"seed", seed}, {"passed", good}, {"tests", results}}.dump(2));

@@ -37,9 +37,9 @@ std::string repeat(const std::string& text, int times) {
   return result;
 }
 
-std::string pad(const std::string& cell, int width, Table::Align align) {
+std::string pad(const std::string& cell, int width, Align align) {
   const std::string space(static_cast<size_t>(std::max(0, width - display_width(cell))), ' ');
-  return align == Table::Align::kLeft ? cell + space : space + cell;
+  return align == Align::kLeft ? cell + space : space + cell;
 }
 
 void drop_trailing_spaces(std::string& line) {

@@ -42,6 +42,8 @@ class Table {
   std::vector<std::vector<std::string>> rows_;  // An empty row is a rule.
 };
 
+using Align = Table::Align;
+
 /// Numbered notes below a table, so that a long reason is told once.
 class Notes {
  public:

@@ -17,10 +17,10 @@ void for_each_tile(Range whole, int64_t size, int64_t tile, const Body& body) {
 }
 
 template <class T>
-class Task {
+class TaskRun {
  public:
-  Task(const BackwardContext<T>& context, const BackwardTask& task, const UnitScratch<T>& scratch,
-       const WorkerScratch<T>& worker)
+  TaskRun(const BackwardContext<T>& context, const BackwardTask& task,
+          const UnitScratch<T>& scratch, const WorkerScratch<T>& worker)
       : context_(context),
         tiling_(context.tiling),
         problem_(context.problem),
@@ -251,7 +251,7 @@ class Task {
 template <class T>
 void run_task(const BackwardContext<T>& context, const BackwardTask& task,
               const UnitScratch<T>& unit, const WorkerScratch<T>& scratch) {
-  Task<T>(context, task, unit, scratch).run();
+  TaskRun<T>(context, task, unit, scratch).run();
 }
 
 template void run_task(const BackwardContext<float>&, const BackwardTask&,

@@ -9,8 +9,9 @@ namespace {
 
 using core::Range;
 
+/// The lse of a row that sees no key.
 template <class T>
-constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
+constexpr T kSeesNothing = -std::numeric_limits<T>::infinity();
 
 char* address(const Tensor& tensor, int64_t offset) {
   return static_cast<char*>(tensor.data) + offset * size_of(tensor.dtype);
@@ -48,7 +49,7 @@ template <class T>
 bool sees_nothing(const BackwardContext<T>& context, const core::Sequence& sequence, int64_t head,
                   int64_t i, T lse) {
   const Range keys = sequence.keys_of_row(i);
-  if (keys.empty() || lse == kMinusInfinity<T>) return true;
+  if (keys.empty() || lse == kSeesNothing<T>) return true;
   const Tensor& sinks = context.tensors.sink;
   if (!sinks.present() || !context.modifiers.may_hide()) return false;
   // With one, the lse of such a row is the sink; that of others may round to it.
@@ -201,7 +202,7 @@ void load_deltas(const BackwardContext<T>& context, const core::Sequence& sequen
     lse[r] = lse_element<T>(context.tensors.lse, sequence.q, head, i);
     delta[r] = 0;
     if (sees_nothing(context, sequence, head, i, lse[r])) {
-      lse[r] = kMinusInfinity<T>;
+      lse[r] = kSeesNothing<T>;
       continue;
     }
     if (source == DeltaSource::kStored) {
@@ -225,7 +226,7 @@ void load_queries(const BackwardContext<T>& context, const core::Sequence& seque
   kernels.load_rows(head_rows(context.tensors.q, sequence.q, head, rows.begin), n, problem.dim_qk,
                     T{1}, to.q_rows, tiling.ld_qk);
   for (int64_t r = 0; r < n; ++r) {
-    if (to.lse[r] != kMinusInfinity<T>) continue;
+    if (to.lse[r] != kSeesNothing<T>) continue;
     std::fill_n(to.q_rows + r * tiling.ld_qk, problem.dim_qk, T{0});
     std::fill_n(to.do_rows + r * tiling.ld_v, problem.dim_v, T{0});
   }

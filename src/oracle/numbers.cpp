@@ -4,12 +4,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 
 namespace fa4::oracle {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Rounds to `bits` significant bits, and to multiples of 2^lowest; the exponent has no upper end.
 double round_significand(double x, int bits, int lowest) {

@@ -6,9 +6,12 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace fa4::oracle {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// The element that lies `offset` elements after the first, as double.
 double read_element(const Tensor& tensor, int64_t offset);

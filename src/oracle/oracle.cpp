@@ -3,12 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace fa4::oracle {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// The arithmetic of one Precision.
 struct Arithmetic {

@@ -9,6 +9,7 @@
 
 #include "gpu/device_sources.h"
 #include "gpu/dynamic_library.h"
+#include "gpu/jit/environment.h"
 
 namespace fa4::gpu::jit {
 namespace {
@@ -35,11 +36,6 @@ struct Nvrtc {
   std::string version;
   std::string path;
 };
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
 
 /// Where the wheels nvidia-cuda-nvrtc (CUDA 13: nvidia/cu13, 12: nvidia/cuda_nvrtc) put it, below
 /// lib/python3.*/site-packages and dist-packages.

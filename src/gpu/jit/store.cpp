@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "gpu/jit/environment.h"
 #include "gpu/jit/sha256.h"
 
 namespace fa4::gpu::jit {
@@ -23,11 +24,6 @@ struct Header {
   uint64_t bytes = 0;
   Digest checksum{};
 };
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
 
 constexpr char kTemporary[] = "new-";
 constexpr size_t kMostBytes = size_t{64} << 20;  ///< No kernel is that large: what is was damaged.

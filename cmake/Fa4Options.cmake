@@ -35,6 +35,19 @@ else()
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
 endif()
 
+# With CMAKE_UNITY_BUILD several files are compiled as one, and parse what they include once: names in
+# anonymous namespaces must differ within a target. Batches take ten seconds or so, so that all cores
+# have some. A file that Highway includes again for each of its targets stays alone.
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
+function(fa4_leave_highway_alone)
+  foreach(source ${ARGN})
+    file(STRINGS ${source} again REGEX "hwy/foreach_target.h" LIMIT_COUNT 1)
+    if(again)
+      set_property(SOURCE ${source} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+  endforeach()
+endfunction()
+
 if(FA4_FEW_TARGETS)
   target_compile_definitions(fa4_options INTERFACE FA4_FEW_TARGETS)
 endif()

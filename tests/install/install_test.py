@@ -8,6 +8,7 @@ Prints "PASS name", or "FAIL name: what went wrong".
 """
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -105,9 +106,11 @@ def add_subdirectory():
     """Objects that BUILD made by the same commands are taken from there: all but the example."""
     folder = WORK / "add_subdirectory"
     log = WORK / "shared_objects.txt"
+    cache = (BUILD / "CMakeCache.txt").read_text()
+    unity = "ON" if re.search(r"^CMAKE_UNITY_BUILD:\w+=ON$", cache, re.MULTILINE) else "OFF"
     launcher = [sys.executable, ROOT / "tests/install/share_objects.py", BUILD, folder / "fa4cpp", log]
     run("cmake", "-S", ROOT / "tests/install/add_subdirectory", "-B", folder, "-G", "Ninja",
-        f"-DFA4_SOURCE={ROOT}", "-DCMAKE_BUILD_TYPE=Release",
+        f"-DFA4_SOURCE={ROOT}", "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_UNITY_BUILD={unity}",
         "-DCMAKE_CXX_COMPILER_LAUNCHER=" + ";".join(str(part) for part in launcher))
     run("cmake", "--build", folder)
     lines = log.read_text().splitlines()

@@ -100,8 +100,7 @@ fs::path find_demo_fixture(const std::optional<fs::path>& given) {
   if (given) {
     places = {*given};
   } else {
-    places = {program_folder() / kInstalledData / "minilm",
-              fs::path(kSourceData) / "minilm"};
+    places = {program_folder() / kInstalledData / "minilm", fs::path(kSourceData) / "minilm"};
   }
   std::string looked;
   for (const fs::path& place : places) {

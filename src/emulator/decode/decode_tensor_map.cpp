@@ -69,10 +69,10 @@ void tensormap(Decoder& d) {
   d.fail("this form is not known");
 }
 
-constexpr OpcodeEntry kTable[] = {{"tensormap", tensormap}};
+constexpr OpcodeEntry kTensorMapOpcodes[] = {{"tensormap", tensormap}};
 
 }  // namespace
 
-std::span<const OpcodeEntry> tensor_map_opcodes() { return kTable; }
+std::span<const OpcodeEntry> tensor_map_opcodes() { return kTensorMapOpcodes; }
 
 }  // namespace fa4::emulator::decode

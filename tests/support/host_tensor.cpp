@@ -33,6 +33,14 @@ void write_element(DType dtype, double value, void* target) {
   }
 }
 
+/// The next element's index, the last dimension first; after the last one the first.
+void step(const Dims& dims, Index& index) {
+  for (size_t i = dims.size(); i-- > 0;) {
+    if (++index[i] < dims[i]) return;
+    index[i] = 0;
+  }
+}
+
 }  // namespace
 
 HostTensor::HostTensor(DType dtype, Dims dims, Dims strides)
@@ -83,9 +91,10 @@ HostTensor& HostTensor::fill(const std::vector<double>& values) {
 }
 
 HostTensor& HostTensor::fill_with(const std::function<double(const Index&)>& value_at) {
-  for (int64_t flat = 0; flat < size(); ++flat) {
-    const Index index = index_of(flat);
+  Index index{};
+  for (int64_t left = size(); left > 0; --left) {
     set(index, value_at(index));
+    step(dims_, index);
   }
   return *this;
 }
@@ -112,9 +121,12 @@ std::vector<double> HostTensor::values() const { return oracle::read(view()); }
 
 std::vector<std::byte> HostTensor::bytes() const {
   std::vector<std::byte> all;
-  for (int64_t flat = 0; flat < size(); ++flat) {
-    const auto element = storage_.begin() + offset_of(index_of(flat));
+  all.reserve(static_cast<size_t>(size() * size_of(dtype_)));
+  Index index{};
+  for (int64_t left = size(); left > 0; --left) {
+    const auto element = storage_.begin() + offset_of(index);
     all.insert(all.end(), element, element + size_of(dtype_));
+    step(dims_, index);
   }
   return all;
 }

@@ -231,13 +231,20 @@ TEST(Machine, BarrierMisuseIsFound) {
     @%p1 st.shared.u32 [bar], 0;
     @%p1 mbarrier.arrive.shared.b64 _, [bar];)",
                "was overwritten");
+  expect_fault(R"(.shared .align 8 .b8 bar[8];
+    setp.eq.u32 %p1, %t, 0;
+    @%p1 mbarrier.init.shared::cta.b64 [bar], 3;
+    @%p1 mbarrier.arrive.noComplete.shared::cta.b64 %d1, [bar], 2;
+    @%p1 mbarrier.arrive.noComplete.shared::cta.b64 %d1, [bar], 1;)",
+               "an arrival with .noComplete ends the phase");
   expect_fault("bar.sync 16;", "allowed: 0 to 15");
   expect_fault(R"(shr.u32 %r1, %t, 5; mad.lo.u32 %r2, %r1, 32, 64; bar.sync 1, %r2;)",
                "while others wait", 64);
   expect_fault("barrier.cluster.wait;", "without an arrival");
 }
 
-// Three arrivals and 4096 bytes end a phase, one arrival is dropped: what an H200 showed then.
+// Three arrivals and 4096 bytes end a phase, one arrival is dropped: what an H200 showed then,
+// which writes it to memory when the mbarrier is invalidated.
 TEST(Machine, AnMbarrierLooksAsOnHopper) {
   const auto out = run_threads(R"(
     .shared .align 8 .b8 bar[8];
@@ -250,6 +257,7 @@ TEST(Machine, AnMbarrierLooksAsOnHopper) {
     mbarrier.arrive.shared::cta.b64 _, [bar];
     mbarrier.complete_tx.relaxed.cluster.shared::cluster.b64 [bar], 4096;
     mbarrier.arrive_drop.shared::cta.b64 %d1, [bar];
+    mbarrier.inval.shared::cta.b64 [bar];
     ld.shared.b64 %d2, [bar];
     mbarrier.pending_count.b64 %r1, %d1;
     st.global.u64 [%out], %d2;

@@ -108,7 +108,7 @@ void take_order(Decoder& d) {
 /// mbarrier.arrive{.expect_tx}{.noComplete} {state,} [addr] {, count}; the drop forms likewise.
 void arrive(Decoder& d, bool drop) {
   const bool expect = d.mods.take("expect_tx");
-  d.mods.take("noComplete");
+  d.inst.mod[1] = d.mods.take("noComplete") ? 1 : 0;
   take_order(d);
   const bool result = d.operand(0).kind != Operand::Kind::kAddress;
   const size_t at = result ? 1 : 0;

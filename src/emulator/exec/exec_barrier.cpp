@@ -227,7 +227,15 @@ Step invalidate(Warp& w, const Inst& i, uint32_t mask) {
   return Step::kNext;
 }
 
-/// b: count or bytes. mod[0]: ArriveForm.
+/// An arrival that may not end its phase, whose state was that before.
+void check_no_complete(Warp& w, uint32_t address, uint64_t state) {
+  if (!mbarrier_test(*w.cta->cluster, address, parity_of_state(state))) return;
+  throw Fault(Rule::kMbarrierCount,
+              "an arrival with .noComplete ends the phase of the mbarrier at " + hex(address) +
+                  "; allowed: any but the last");
+}
+
+/// b: count or bytes. mod[0]: ArriveForm, mod[1]: .noComplete.
 Step arrive(Warp& w, const Inst& i, uint32_t mask) {
   const auto form = static_cast<ArriveForm>(i.mod[0]);
   for_each_lane(w, mask, [&](uint32_t l) {
@@ -235,11 +243,13 @@ Step arrive(Warp& w, const Inst& i, uint32_t mask) {
     const bool counts = form == ArriveForm::kArrive || form == ArriveForm::kDrop;
     const bool only_expects = form == ArriveForm::kExpect;
     const bool drop = form == ArriveForm::kDrop || form == ArriveForm::kDropExpect;
-    const uint64_t state = mbarrier_arrive(*w.cta->cluster, barrier_address(w, i, l),
+    const uint32_t address = barrier_address(w, i, l);
+    const uint64_t state = mbarrier_arrive(*w.cta->cluster, address,
                                            counts         ? n
                                            : only_expects ? 0
                                                           : 1,
                                            counts ? 0 : n, drop);
+    if (i.mod[1] != 0) check_no_complete(w, address, state);
     if (i.d != kNone) w.reg<uint64_t>(i.d)[l] = state;
   });
   return Step::kNext;

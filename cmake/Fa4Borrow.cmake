@@ -9,8 +9,13 @@ function(fa4_borrow_library name folder)
     IMPORTED_LOCATION ${FA4_BORROW_FROM}/${folder}/lib${name}.a)
 endfunction()
 
-# The object library of that name, in that folder; its sources as paths from there.
-function(fa4_borrow_objects name folder)
+# The object library of that name, in that folder; its sources as paths from there. `group`: what they
+# are compiled as together, if the other build does that; or "".
+function(fa4_borrow_objects name folder group)
+  load_cache(${FA4_BORROW_FROM} READ_WITH_PREFIX other_ CMAKE_UNITY_BUILD)
+  if(group AND other_CMAKE_UNITY_BUILD)
+    set(ARGN Unity/unity_${group}_cxx.cxx)
+  endif()
   set(objects)
   foreach(source ${ARGN})
     list(APPEND objects

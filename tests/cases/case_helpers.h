@@ -37,6 +37,13 @@ inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 inline constexpr std::array kFloats = {DType::kFloat32, DType::kFloat64, DType::kBFloat16,
                                        DType::kFloat16};
 
+/// A boolean mask: true where a query sees a key.
+inline HostTensor mask_of(Dims dims, const std::function<bool(const Index&)>& sees) {
+  return HostTensor(DType::kBool, std::move(dims)).fill_with([&](const Index& i) {
+    return sees(i) ? 1.0 : 0.0;
+  });
+}
+
 inline bool is_narrow(DType dtype) { return dtype == DType::kBFloat16 || dtype == DType::kFloat16; }
 inline int significant_bits(DType dtype) {
   if (dtype == DType::kFloat64) return 53;

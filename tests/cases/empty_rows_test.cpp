@@ -5,12 +5,6 @@
 namespace fa4::cases {
 namespace {
 
-HostTensor mask_of(Dims dims, const std::function<bool(const Index&)>& sees) {
-  return HostTensor(DType::kBool, std::move(dims)).fill_with([&](const Index& i) {
-    return sees(i) ? 1.0 : 0.0;
-  });
-}
-
 // Masks with rows of all False gave NaN, and 0 * NaN poisoned the batch's weight gradients
 // (pytorch #103963, #41508).
 TEST(C18, RowsMaskedWholeAreZero) {

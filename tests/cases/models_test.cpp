@@ -150,12 +150,6 @@ TEST(Models, RowsOfUnitNorm) {
   }
 }
 
-HostTensor mask_of(Dims dims, const std::function<bool(const Index&)>& sees) {
-  return HostTensor(DType::kBool, std::move(dims)).fill_with([&](const Index& i) {
-    return sees(i) ? 1.0 : 0.0;
-  });
-}
-
 TEST(Models, Llama4ScoutChunks) {
   Case c = ref64({.s_q = 130, .s_k = 130, .heads_q = 40, .heads_k = 8, .d = 128}, DType::kBFloat16);
   c.options.causal = kCausal;

@@ -6,12 +6,6 @@
 namespace fa4::cases {
 namespace {
 
-HostTensor mask_of(Dims dims, const std::function<bool(const Index&)>& sees) {
-  return HostTensor(DType::kBool, std::move(dims)).fill_with([&](const Index& i) {
-    return sees(i) ? 1.0 : 0.0;
-  });
-}
-
 /// Which sequence each row of a packed batch belongs to.
 std::vector<int64_t> sequence_of_rows(const std::vector<int64_t>& lengths) {
   std::vector<int64_t> sequences;

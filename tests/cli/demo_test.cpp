@@ -17,15 +17,14 @@ namespace fa4::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
-void expect_error(const json& error) {
+void expect_error(const nlohmann::json& error) {
   EXPECT_GE(error.at("error").get<double>(), 0);
   EXPECT_GE(error.at("plain").get<double>(), 0);
   EXPECT_LE(error.at("of_bound").get<double>(), 1);
 }
 
-void expect_pass(const json& pass, std::initializer_list<const char*> results) {
+void expect_pass(const nlohmann::json& pass, std::initializer_list<const char*> results) {
   for (const char* name : results) expect_error(pass.at(name));
   EXPECT_TRUE(pass.at("padding_clean").get<bool>());
   for (const char* layout : {"padded", "packed", "masked"}) {
@@ -41,11 +40,11 @@ TEST(Demo, RunsAndWritesWhatItFound) {
   EXPECT_NE(output.text.find("PASS"), std::string::npos) << output.text;
   EXPECT_NE(output.text.find("violinist"), std::string::npos) << "no picture";
 
-  const json demo = json::parse(std::ifstream(folder / "demo.json"));
+  const nlohmann::json demo = nlohmann::json::parse(std::ifstream(folder / "demo.json"));
   EXPECT_TRUE(demo.at("pass").get<bool>());
-  EXPECT_EQ(demo.at("input").at("lengths"), json({1, 5, 37, 128}));
+  EXPECT_EQ(demo.at("input").at("lengths"), nlohmann::json({1, 5, 37, 128}));
   ASSERT_EQ(demo.at("runs").size(), 12U);  // 6 layers in float32 and bfloat16
-  for (const json& run : demo.at("runs")) {
+  for (const nlohmann::json& run : demo.at("runs")) {
     expect_pass(run.at("forward"), {"out_to_torch", "out_to_float64", "lse"});
     expect_pass(run.at("backward"), {"dq", "dk", "dv"});
   }

@@ -12,8 +12,6 @@
 namespace fa4::test {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
 /// A case whose outputs are the oracle's, rounded to their dtypes: as right as can be.
 Case right_case(DType dtype) {
   Case c = ref64({.batch = 2, .s_q = 20, .s_k = 24, .heads_q = 2, .heads_k = 1, .d = 16}, dtype);
@@ -64,7 +62,7 @@ TEST(Judge, RefusesFloat32ThatIsAsGoodAsFloat16) {
 }
 
 TEST(Judge, RefusesNaNAndInfinityOutOfPlace) {
-  for (double wrong : {std::nan(""), kInf, -kInf}) {
+  for (double wrong : {std::nan(""), oracle::kInfinity, -oracle::kInfinity}) {
     Case c = right_case(DType::kFloat16);
     c.out.set({0, 3, 1, 2}, wrong);
     EXPECT_NE(c.judge_forward().find("NaN or infinity"), std::string::npos) << wrong;
@@ -75,7 +73,7 @@ TEST(Judge, RefusesWhatMustBeZeroAndIsNot) {
   Case c = probe({.s_q = 3, .s_k = 2, .d = 2});
   c.options.causal = Causal::kBottomRight;  // row 0 sees nothing
   c.out = HostTensor(DType::kFloat32, {1, 3, 1, 2}).fill({0, 0, 1, 1, 1.5, 1.5});
-  c.lse = HostTensor(DType::kFloat32, {1, 1, 3}).fill({-kInf, 0, std::log(2)});
+  c.lse = HostTensor(DType::kFloat32, {1, 1, 3}).fill({-oracle::kInfinity, 0, std::log(2)});
   EXPECT_EQ(c.judge_forward(), "");
   c.out.set({0, 0, 0, 1}, 1e-30);
   EXPECT_NE(c.judge_forward().find("exact"), std::string::npos);

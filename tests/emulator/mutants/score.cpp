@@ -35,7 +35,8 @@ probes::Words to_words(const Verdict& v) {
   for (const std::string* part : {&v.victim, &v.schedule, &v.message, &v.broken}) {
     text.append(*part).append(1, '\0');
   }
-  probes::Words words((text.size() + 3) / 4);
+  probes::Words words(text.size() / 4 + 1);
+  text.resize(words.size() * 4);
   std::memcpy(words.data(), text.data(), text.size());
   words.push_back(static_cast<uint32_t>(v.notice));
   return words;

@@ -15,6 +15,10 @@ namespace {
 template <class T>
 constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
 
+// Many rows leave the scores of a block room for as many weights: AddRows::scratch.
+static_assert(kDecodeStrideOfMany + kMostInterleavedKeys <= kDecodeStride);
+static_assert(kDecodeBlockOfMany <= kMostInterleavedKeys);
+
 template <class T>
 class DecodeTask {
  public:
@@ -151,6 +155,7 @@ class DecodeTask {
     add.cols = x_.problem.dim_v;
     add.out = state.out + row * state.out_stride;
     add.out_stride = state.out_stride;
+    add.scratch = s_.scores + rows_ * s_stride_;
     return add;
   }
 

@@ -44,7 +44,8 @@ struct ForwardTiling {
   int64_t chunk_keys(int64_t rows) const;
 };
 
-constexpr int64_t kDecodeRows = 8;  ///< More rows a head of k than this pay for packing.
+constexpr int64_t kDecodeRows = 8;       ///< More rows a head of k than this pay for packing.
+constexpr int64_t kDecodeTaskRows = 64;  ///< The most rows of a decode task, of all its heads.
 // Keys that a decode task scores at a time: with few rows the longer a stretch of memory the
 // better, with many rows their scores should stay in a cache. Then, from a row of scores to the
 // next.

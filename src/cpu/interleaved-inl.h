@@ -173,7 +173,7 @@ HWY_NOINLINE inline void add_interleaved(const AddRows<float>& x) {
   const auto* v = static_cast<const float*>(x.v.first.data);
   constexpr int64_t kRows = kInterleavedRows;
   const int64_t step = decode_stream_step(kRows, x.v.keys, true), stride = x.v.first.row_stride;
-  float weights[kDecodeTaskRows * kMostInterleavedKeys];
+  float* weights = x.scratch;
   for (int64_t head = 0; head < x.v.heads; ++head) {
     const float* p = x.p + head * kRows * x.p_stride;
     float* to = weights + head * x.v.keys * kRows;

@@ -134,8 +134,7 @@ struct CacheBlock {
 
 /// Few query rows against a cache (decode): each head of it has `rows` of them. The rows of one
 /// head follow one another, and those of the next head follow them. Columns of q and out are in the
-/// order that `arrange` gives them. At most kDecodeTaskRows rows and kMostInterleavedKeys keys with
-/// kInterleavedRows rows a head.
+/// order that `arrange` gives them. At most kMostInterleavedKeys keys where interleaves() says yes.
 template <class T>
 struct DotRows {
   const T* q = nullptr;  ///< heads * rows x depth
@@ -152,6 +151,7 @@ struct AddRows {
   CacheBlock v;
   T* out = nullptr;  ///< heads * rows x cols: out += p * v
   int64_t out_stride = 0;
+  T* scratch = nullptr;  ///< Room for p without gaps, where interleaves() says yes.
 };
 
 /// With fewer rows a head than this, decode is bound by memory, else by its products.
@@ -161,7 +161,6 @@ constexpr int64_t kManyDecodeRows = 4;
 /// vector then.
 constexpr int64_t kInterleavedRows = 8;
 constexpr int64_t kMostInterleavedKeys = 120;
-constexpr int64_t kDecodeTaskRows = 64;  ///< The most rows of a decode task, of all its heads.
 constexpr int64_t kStreamsOfInterleaved = 6;
 
 /// Decode reads a block of keys as several streams in turns, each in the order of memory: the

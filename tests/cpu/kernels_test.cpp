@@ -420,14 +420,14 @@ TYPED_TEST(CpuKernels, FinishScoresAppliesModifiersInOrder) {
 template <class T>
 void check_decode(const Kernels<T>& kernels, const CacheBlock& block, const HostTensor& cache,
                   int64_t rows, int64_t depth, const std::vector<T>& values, double epsilon) {
-  const int64_t keys = block.keys, all_rows = block.heads * rows;
-  Aligned<T> q(all_rows * depth), s(all_rows * keys), out(all_rows * 80, T{1});
+  const int64_t keys = block.keys, all_rows = block.heads * rows, scores = all_rows * keys;
+  Aligned<T> q(all_rows * depth), s(scores), scratch(scores), out(all_rows * 80, T{1});
   std::copy_n(values.data(), all_rows * depth, q.data());
   kernels.arrange(block.first, rows, all_rows, depth, q.data(), depth, false);
   kernels.dot_rows({q.data(), depth, rows, depth, block, s.data(), keys});
   const T* p = values.data();
   const int64_t p_stride = 2 * keys + 1, p_step = 2;
-  kernels.add_rows({p, p_stride, p_step, rows, depth, block, out.data(), 80});
+  kernels.add_rows({p, p_stride, p_step, rows, depth, block, out.data(), 80, scratch.data()});
   kernels.arrange(block.first, rows, all_rows, depth, out.data(), 80, true);
   for (int64_t r = 0; r < all_rows; ++r) {
     const int64_t head = r / rows;

@@ -98,6 +98,25 @@ __device__ inline void raise_reference(const float (&scores)[kCount], float scal
   }
 }
 
+/// scores = 2^(scores * scale - reference) for registers [kBegin, kEnd), in place; their sums are
+/// added to `partial`, each row's to two numbers.
+template <int kShare, int kBegin, int kEnd, int kCount>
+__device__ inline void exponentiate_in_place(float (&scores)[kCount], float scale,
+                                             const float (&reference)[2], float (&partial)[4]) {
+#pragma unroll
+  for (int i = kBegin; i < kEnd; ++i) {
+    const int half = i / 2 % 2;
+    scores[i] =
+        exp2_shared<kShare>(i / 4 * 2 + i % 2, ptx::fma(scores[i], scale, -reference[half]));
+    partial[i % 4] += scores[i];
+  }
+}
+
+/// Whether a warp's sums tell that no reference was too low. NaN tells nothing.
+__device__ inline bool sums_fit(const float (&sum)[2]) {
+  return ptx::all_lanes(sum[0] <= kSumLimit && sum[1] <= kSumLimit);
+}
+
 /// One tile: scores become probabilities; `rows` and `output` are kept in step. On a row's first
 /// tile the reference surely is too low; kAlways takes it for too low on every tile.
 template <class Element, int kShare, bool kAlways, int kCount, int kOutputs>
@@ -114,7 +133,7 @@ __device__ inline void softmax_step(const float (&scores)[kCount], float scale, 
       reference[1] = rows.reference[1] == -kInfinity ? 0.0f : rows.reference[1];
     }
     exponentiate<Element, kShare>(scores, scale, reference, probabilities, sum);
-    if (raise || ptx::all_lanes(sum[0] <= kSumLimit && sum[1] <= kSumLimit)) break;
+    if (raise || sums_fit(sum)) break;
   }
   rows.sum[0] += sum[0];
   rows.sum[1] += sum[1];

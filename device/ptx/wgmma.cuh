@@ -8,6 +8,7 @@
 // packed, is the next product's A.
 #pragma once
 
+#include "ptx/sync.cuh"
 #include "ptx/types.cuh"
 
 namespace fa4::ptx {
@@ -24,6 +25,18 @@ __device__ inline void wgmma_commit() {
 template <int kPending>
 __device__ inline void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+/// The same, and not before the sums have been computed. ptxas moves a wait up to the products that
+/// it waits for, past all arithmetic; it keeps it behind questions to barriers. So `barrier` (any
+/// one) is asked about a phase that depends on the sums by a bit that is 0 (blocks have no z), and
+/// the answer is dropped.
+template <int kPending>
+__device__ inline void wgmma_wait_after(const float (&sums)[4], u64* barrier) {
+  const u32 bits = __float_as_uint(sums[0]) | __float_as_uint(sums[1]) | __float_as_uint(sums[2]) |
+                   __float_as_uint(sums[3]);
+  (void)mbarrier_test_wait(barrier, bits & threadIdx.z);
+  wgmma_wait<kPending>();
 }
 
 /// Keeps the compiler from moving uses of `d` across this point; no instruction. Stands after the

@@ -25,6 +25,7 @@ struct ForwardConfig {
   bool packed;           ///< A tile's rows are those of a key head's whole group of query heads.
   int output_panels;     ///< Panels of 64 columns that a warpgroup's O is staged in on its way out.
   int order;             ///< Order of warpgroups: see Order.
+  bool overlap;          ///< A warpgroup's O += P V runs under its next softmax.
   bool dynamic;          ///< CTAs take the next tile when they are done, by a counter; else every
                          ///< gridDim.x-th one.
   bool q_registers;      ///< Q stays in registers: less shared memory traffic, more registers.

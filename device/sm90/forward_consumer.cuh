@@ -2,67 +2,10 @@
 // The Hopper forward's consumer warpgroups: products and softmax.
 #pragma once
 
-#include "attention/softmax.cuh"
-#include "ptx/math.cuh"
-#include "ptx/wgmma.cuh"
 #include "sm90/forward_output.cuh"
+#include "sm90/forward_products.cuh"
 
 namespace fa4::sm90 {
-
-/// A warpgroup's Q as the first operand of Q K^T: a descriptor, or registers.
-template <ForwardConfig C>
-struct QOperand {
-  u64 descriptor;
-  u32 registers[C.q_registers ? C.dim_qk / 4 : 1];
-
-  __device__ void load(typename Shapes<C>::QTile& tile) {
-    if constexpr (C.q_registers) {
-      const int warp = threadIdx.x % kWarpgroupThreads / kWarpThreads;
-      const int lane = threadIdx.x % kWarpThreads;
-#pragma unroll
-      for (int step = 0; step < C.dim_qk / 16; ++step) {
-        ptx::load_matrix_x4(tile.piece(warp * 16 + lane % 16, 2 * step + lane / 16),
-                            &registers[4 * step]);
-      }
-    }
-  }
-};
-
-/// S = Q K^T, issued, not awaited.
-template <class Element, ForwardConfig C, int kScores>
-__device__ inline void issue_scores(float (&scores)[kScores], QOperand<C>& q, u64 k) {
-  using S = Shapes<C>;
-  static_assert(kScores == S::kScores);
-  ptx::pin(scores);
-  if constexpr (C.q_registers) ptx::pin(q.registers);
-  ptx::wgmma_fence();
-#pragma unroll
-  for (int step = 0; step < C.dim_qk / 16; ++step) {
-    const u64 k_step = k + step_k_major<typename S::KTile>(step);
-    if constexpr (C.q_registers) {
-      ptx::wgmma_registers<0>(Element{}, scores, &q.registers[4 * step], k_step, step > 0);
-    } else {
-      ptx::wgmma_shared<0>(Element{}, scores, q.descriptor + step_k_major<typename S::QTile>(step),
-                           k_step, step > 0);
-    }
-  }
-  ptx::wgmma_commit();
-}
-
-/// O += P V, issued, not awaited.
-template <class Element, ForwardConfig C, int kProbabilities, int kOutputs>
-__device__ inline void issue_output(float (&output)[kOutputs], u32 (&probabilities)[kProbabilities],
-                                    u64 v) {
-  ptx::pin(output);
-  ptx::pin(probabilities);
-  ptx::wgmma_fence();
-#pragma unroll
-  for (int step = 0; step < kProbabilities / 4; ++step) {
-    ptx::wgmma_registers<1>(Element{}, output, &probabilities[4 * step], v + step_mn_major(step),
-                            true);
-  }
-  ptx::wgmma_commit();
-}
 
 /// Waits for this warpgroup's turn; every warpgroup takes one turn a tile of keys.
 template <ForwardConfig C, int kWhich>
@@ -142,11 +85,9 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
       begin_turn<C, C.order>(warpgroup);
       end_turn<C, C.order>(warpgroup);
       shared.k_ring.wait(k_at);
-      shared.k_ring.release(k_at, lane);
+      shared.k_ring.leave(k_at, lane);
       shared.v_ring.wait(v_at);
-      shared.v_ring.release(v_at, lane);
-      k_at.advance();
-      v_at.advance();
+      shared.v_ring.leave(v_at, lane);
     };
     i32 n = tiles.end - 1;
     for (; n >= max_of(mine.end, tiles.begin); --n, k_ready = false) skip(n);
@@ -158,42 +99,65 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
       issue_scores<Element, C>(scores, q, descriptor_k_major(shared.k[k_at.stage]));
       ptx::wgmma_wait<0>();
       ptx::pin(scores);
-      shared.k_ring.release(k_at, lane);
-      k_at.advance();
+      shared.k_ring.leave(k_at, lane);
       for (bool first = true;; first = false) {
         if (leader && n == mine.begin) {  // Q has been read for the last time
           ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
         }
-        const bool v_ready = shared.v_ring.peek(v_at);
+        bool v_ready = shared.v_ring.peek(v_at);
         k_ready = shared.k_ring.peek(k_at);
         mask_scores<C>(p, scores, sequence, part, band, whole, n * C.tile_keys);
         begin_turn<C, kOrderSoftmax>(warpgroup);
         softmax_step<Element, C.polynomial_share, C.always_rescale>(scores, p.scale, first, rows,
                                                                     probabilities, output);
         end_turn<C, kOrderSoftmax>(warpgroup);
-        const bool last = --n < mine.begin;
+        bool fits = true;
+        if constexpr (C.overlap) {
+          // Tiles that all rows see whole, each under the product of the one before. (No product
+          // may run across a branch, or ptxas makes all of them wait: so this loop of its own.)
+          while (fits && n > mine.begin && (n - 1) * C.tile_keys >= whole.begin &&
+                 n * C.tile_keys <= whole.end) {
+            --n;
+            begin_turn<C, kOrderProducts>(warpgroup);
+            shared.k_ring.wait(k_at, k_ready);
+            shared.v_ring.wait(v_at, v_ready);
+            issue_scores<Element, C>(scores, q, descriptor_k_major(shared.k[k_at.stage]));
+            issue_output<Element, C>(output, probabilities,
+                                     descriptor_mn_major(shared.v[v_at.stage]));
+            end_turn<C, kOrderProducts>(warpgroup);
+            fits = softmax_under_output<Element, C>(scores, p.scale, rows, probabilities, output,
+                                                    &shared.v_ring.full[v_at.stage]);
+            shared.v_ring.leave(v_at, lane);
+            if (!fits) {
+              recompute_scores<Element, C>(scores, shared.query[warpgroup].q, shared.k[k_at.stage]);
+            }
+            shared.k_ring.leave(k_at, lane);
+            if (fits && leader && n == mine.begin) {
+              ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
+            }
+            v_ready = shared.v_ring.peek(v_at);
+            k_ready = shared.k_ring.peek(k_at);
+          }
+        }
+        if (!fits) continue;
         begin_turn<C, kOrderProducts>(warpgroup);
         shared.v_ring.wait(v_at, v_ready);
-        issue_output<Element, C>(output, probabilities, descriptor_mn_major(shared.v[v_at.stage]));
-        if (last) {
-          end_turn<C, kOrderProducts>(warpgroup);
-          ptx::wgmma_wait<0>();
-          ptx::pin(output);
-          break;
-        }
+        if (--n < mine.begin) break;
         shared.k_ring.wait(k_at, k_ready);
+        issue_output<Element, C>(output, probabilities, descriptor_mn_major(shared.v[v_at.stage]));
         issue_scores<Element, C>(scores, q, descriptor_k_major(shared.k[k_at.stage]));
         end_turn<C, kOrderProducts>(warpgroup);
         ptx::wgmma_wait<0>();
         ptx::pin(scores);
         ptx::pin(output);
-        shared.v_ring.release(v_at, lane);
-        v_at.advance();
-        shared.k_ring.release(k_at, lane);
-        k_at.advance();
+        shared.v_ring.leave(v_at, lane);
+        shared.k_ring.leave(k_at, lane);
       }
-      shared.v_ring.release(v_at, lane);
-      v_at.advance();
+      issue_output<Element, C>(output, probabilities, descriptor_mn_major(shared.v[v_at.stage]));
+      end_turn<C, kOrderProducts>(warpgroup);
+      ptx::wgmma_wait<0>();
+      ptx::pin(output);
+      shared.v_ring.leave(v_at, lane);
     } else if (leader) {
       ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
     }

@@ -60,6 +60,11 @@ struct RingBarriers {
   __device__ void release(const RingCursor<kStages>& at, int lane) {
     if (lane == 0) ptx::mbarrier_arrive(&empty[at.stage]);
   }
+  /// The same, and moves on to the next stage.
+  __device__ void leave(RingCursor<kStages>& at, int lane) {
+    release(at, lane);
+    at.advance();
+  }
 };
 
 /// Items from one thread to all that follow it, each in the order they were put. Two slots, so that

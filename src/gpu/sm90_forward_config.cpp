@@ -18,20 +18,19 @@ constexpr int kAny = std::numeric_limits<int>::max();
 /// Measured on an H200: docs/notes/sm90_forward.md. The rows with a bias or a mask are what fits
 /// the registers.
 constexpr ForwardTile kTiles[] = {
-    // d_qk, d_v, keys, keys of bands, hides, tile of keys, warpgroups, stages, panels of O, order
-    {64, 64, kAny, kAny, true, 64, 2, 3, 1, Order::kNone},
-    {128, 128, kAny, kAny, true, 48, 2, 3, 2, Order::kNone},
-    {192, 192, kAny, kAny, true, 32, 2, 3, 3, Order::kNone},
-    {256, 256, kAny, kAny, true, 16, 2, 3, 4, Order::kNone},
-    {64, 64, 2048, 2048, false, 64, 4, 5, 1, Order::kNone},
-    {64, 64, kAny, kAny, false, 128, 3, 3, 1, Order::kNone},
-    {96, 96, kAny, kAny, false, 112, 3, 2, 2, Order::kProducts},
-    {128, 128, 768, 4096, false, 64, 3, 3, 2, Order::kProducts},
-    {128, 128, kAny, kAny, false, 80, 3, 3, 2, Order::kProducts},
-    {192, 128, 768, 4096, false, 64, 3, 3, 1, Order::kProducts},
-    {192, 128, kAny, kAny, false, 128, 2, 2, 1, Order::kProducts},
-    {192, 192, kAny, kAny, false, 96, 2, 2, 2, Order::kProducts},
-    {256, 256, kAny, kAny, false, 64, 2, 2, 2, Order::kProducts},
+    // d_qk, d_v, keys, keys of bands, hides, tile of keys, warpgroups, stages, panels of O, order,
+    // overlap
+    {64, 64, kAny, kAny, true, 64, 2, 3, 1, Order::kNone, false},
+    {128, 128, kAny, kAny, true, 48, 2, 3, 2, Order::kNone, false},
+    {192, 192, kAny, kAny, true, 32, 2, 3, 3, Order::kNone, false},
+    {256, 256, kAny, kAny, true, 16, 2, 3, 4, Order::kNone, false},
+    {64, 64, 2048, 2048, false, 64, 4, 5, 1, Order::kNone, false},
+    {64, 64, kAny, kAny, false, 128, 3, 3, 1, Order::kNone, false},
+    {96, 96, kAny, kAny, false, 112, 3, 2, 2, Order::kProducts, false},
+    {128, 128, kAny, kAny, false, 64, 3, 3, 2, Order::kProducts, true},
+    {192, 128, kAny, kAny, false, 64, 3, 3, 1, Order::kProducts, false},
+    {192, 192, kAny, kAny, false, 96, 2, 2, 2, Order::kProducts, false},
+    {256, 256, kAny, kAny, false, 64, 2, 2, 2, Order::kProducts, false},
 };
 
 int round_up(int64_t x, int to) { return static_cast<int>((x + to - 1) / to * to); }
@@ -75,7 +74,8 @@ ForwardConfig make_config(const ForwardTile& tile, const Traits& traits, int dim
   c.varlen = traits.varlen;
   c.packed = traits.packed;
   c.output_panels = std::min(tile.output_panels, ceil_div(c.dim_v, kPanelCols));
-  c.order = tile.order;
+  c.overlap = tile.overlap && !traits.score.any();
+  c.order = c.overlap ? Order::kNone : tile.order;  // what overlaps by itself needs no turns
   // Where tiles of queries differ in length; 192 rows mostly leave a short one.
   c.dynamic = c.left || c.right || c.varlen || c.warpgroups == 3;
   c.score = traits.score;
@@ -205,6 +205,7 @@ Result<ForwardConfig> vary(ForwardConfig config, std::string_view changes) {
       {"q_registers", config.q_registers, 0, 1, 1},
       {"always_rescale", config.always_rescale, 0, 1, 1},
       {"polynomial_share", config.polynomial_share, 0, 16, 1},
+      {"overlap", config.overlap, 0, 1, 1},
   };
   std::string allowed;
   for (const Field& f : fields) {
@@ -236,6 +237,7 @@ Result<ForwardConfig> vary(ForwardConfig config, std::string_view changes) {
   config.q_registers = fields[6].value != 0;
   config.always_rescale = fields[7].value != 0;
   config.polynomial_share = fields[8].value;
+  config.overlap = fields[9].value != 0;
   set_registers(config);
   return config;
 }
@@ -315,9 +317,10 @@ KernelConfig forward_kernel(const ForwardConfig& c) {
       field("producer_registers", c.producer_registers) + field("left", c.left) +
       field("right", c.right) + field("varlen", c.varlen) + field("packed", c.packed) +
       field("output_panels", c.output_panels) + field("order", static_cast<int>(c.order)) +
-      field("dynamic", c.dynamic) + field("q_registers", c.q_registers) +
-      field("always_rescale", c.always_rescale) + field("polynomial_share", c.polynomial_share) +
-      "    .score = {\n" + field("softcap", c.score.softcap) + field("alibi", c.score.alibi) +
+      field("overlap", c.overlap) + field("dynamic", c.dynamic) +
+      field("q_registers", c.q_registers) + field("always_rescale", c.always_rescale) +
+      field("polynomial_share", c.polynomial_share) + "    .score = {\n" +
+      field("softcap", c.score.softcap) + field("alibi", c.score.alibi) +
       field("mask", c.score.mask) + field("bias", static_cast<int>(c.score.bias)) +
       "    }};\n"
       "static_assert(sizeof(sm90::Shared<kConfig>) == " +

@@ -52,6 +52,7 @@ struct ForwardConfig {
   bool packed = false;
   int output_panels = 0;
   Order order = Order::kNone;
+  bool overlap = false;
   bool dynamic = false;
   bool q_registers = false;
   bool always_rescale = false;
@@ -75,6 +76,7 @@ struct ForwardTile {
   int stages;
   int output_panels;
   Order order;
+  bool overlap;  ///< Where nothing changes scores between a product and the softmax.
 };
 std::span<const ForwardTile> forward_tiles();
 

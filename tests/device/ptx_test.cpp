@@ -69,6 +69,12 @@ const WrapperRow kRows[] = {
      {"stmatrix.sync.aligned.m8n8.x4.shared.b16"}},
     {"u32 a[4]; ptx::load_matrix_x4(tile, a); n[7] = a[0] + a[1] + a[2] + a[3];",
      {"ldmatrix.sync.aligned.m8n8.x4.shared.b16"}},
+    {"float f[4] = {}; ptx::mma(Bf16{}, f, {n[0], n[1], n[2], n[3]}, n[4], n[5]); out[16] = f[3];",
+     {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"}},
+    {"float g[4] = {}; ptx::mma(Fp16{}, g, {n[0], n[1], n[2], n[3]}, n[4], n[5]); out[17] = g[3];",
+     {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"}},
+    {"float h[4] = {out[0], out[1], out[2], out[3]}; ptx::wgmma_wait_after<1>(h, &barrier);",
+     {"wgmma.wait_group.sync.aligned 1"}},
     {"float d[8] = {}; ptx::wgmma_fence(); ptx::wgmma_shared<0>(Bf16{}, d, 1, 2, true); "
      "ptx::wgmma_commit(); ptx::wgmma_wait<0>(); out[13] = d[0];",
      {"wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16"}},

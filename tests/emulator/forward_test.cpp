@@ -3,6 +3,7 @@
 // Compiled by NVRTC, which need not be there: then the tests skip.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -103,6 +104,37 @@ TEST_F(EmulatedForward, Masks) {
   Case c = test::ref64(shape, DType::kBFloat16);
   c.options.window.left = 40;
   c.options.window.right = 10;
+  expect_right(c);
+}
+
+/// Keys are walked from the last to the first, and scores grow on the way: from some tile on a
+/// row's reference is too low again and again, by a little, or by so much that 2^x is infinite.
+TEST_F(EmulatedForward, ScoresThatRiseBeyondTheReference) {
+  for (const int64_t d : {64, 128}) {
+    for (const double growth : {8.0, 12.0}) {
+      for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+        Case c = test::ref64({.s_q = 70, .s_k = 500, .d = d}, dtype);
+        c.k.fill_with([&](const test::Index& i) {
+          return static_cast<double>(i[3] % 3 - 1) *
+                 std::exp2(growth - static_cast<double>(i[1]) / 40);
+        });
+        expect_right(c);
+      }
+    }
+  }
+}
+
+/// Row 77 alone finds its largest score late: one warp does a tile again, the others do not.
+TEST_F(EmulatedForward, OneRowFindsItsLargestScoreLate) {
+  Case c = test::ref64({.s_q = 192, .s_k = 512, .d = 128}, DType::kBFloat16);
+  c.k.fill_with([](const test::Index& i) {  // key 100 is row 77's own
+    const double x = std::sin(static_cast<double>(i[1] * 131 + i[3] * 7));
+    return i[1] == 100 ? 40.0 * static_cast<double>(i[3] == 3) : x;
+  });
+  c.q.fill_with([](const test::Index& i) {
+    const double x = std::cos(static_cast<double>(i[1] * 17 + i[3] * 11));
+    return i[3] == 3 ? 40.0 * static_cast<double>(i[1] == 77) : x;
+  });
   expect_right(c);
 }
 

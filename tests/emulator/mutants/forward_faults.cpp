@@ -9,6 +9,7 @@ namespace {
 const std::vector<std::string> kAny = {"forward_causal", "forward_ordered", "forward_lengths"};
 const std::vector<std::string> kCounted = {"forward_causal"};
 const std::vector<std::string> kTurns = {"forward_ordered", "forward_lengths"};
+const std::vector<std::string> kOverlap = {"forward_overlap"};
 const std::vector<std::string> kLengths = {"forward_lengths"};
 
 constexpr const char* kPipeline = "tile/pipeline.cuh";
@@ -16,6 +17,7 @@ constexpr const char* kTile = "tile/shared_tile.cuh";
 constexpr const char* kForward = "sm90/forward.cuh";
 constexpr const char* kProducer = "sm90/forward_producer.cuh";
 constexpr const char* kConsumer = "sm90/forward_consumer.cuh";
+constexpr const char* kProducts = "sm90/forward_products.cuh";
 constexpr const char* kOutput = "sm90/forward_output.cuh";
 constexpr const char* kSchedule = "attention/schedule.cuh";
 constexpr const char* kConfig = "sm90/forward_config.cuh";
@@ -37,9 +39,10 @@ std::vector<Mutant> waits() {
             "shared.k_ring.wait(k_at, k_ready);\n      issue_scores", "issue_scores",
             "the product may read K before the copy has landed"),
       fault("next_k_not_awaited", "wait", kAny, kConsumer,
-            "shared.k_ring.wait(k_at, k_ready);\n        issue_scores", "issue_scores",
-            "the product may read K before the copy has landed"),
-      fault("v_not_awaited", "wait", kAny, kConsumer, "shared.v_ring.wait(v_at, v_ready);", "",
+            "if (--n < mine.begin) break;\n        shared.k_ring.wait(k_at, k_ready);",
+            "if (--n < mine.begin) break;", "the product may read K before the copy has landed"),
+      fault("v_not_awaited", "wait", kAny, kConsumer,
+            "shared.v_ring.wait(v_at, v_ready);\n        if", "if",
             "the product may read V before the copy has landed"),
       fault("peek_misread", "wait", kAny, kPipeline, "if (!peeked) wait(at);",
             "if (peeked) wait(at);", "waits only when there is no need to"),
@@ -63,7 +66,7 @@ std::vector<Mutant> waits() {
             "ptx::wgmma_wait<1>();\n        ptx::pin(scores);\n        ptx::pin(output);",
             "the scores' product may still be pending when they are read"),
       fault("last_product_not_awaited", "wait", kAny, kConsumer,
-            "ptx::wgmma_wait<0>();\n          ptx::pin(output);", "ptx::pin(output);",
+            "ptx::wgmma_wait<0>();\n      ptx::pin(output);", "ptx::pin(output);",
             "O is read while its last product may be pending"),
       fault("store_not_read_yet", "wait", kAny, kOutput, "if (leader) ptx::bulk_wait_read();", "",
             "O is overwritten while the store before may still read it"),
@@ -121,23 +124,23 @@ std::vector<Mutant> phases_and_counts() {
             "if (warpgroup == C.warpgroups - 1) end_turn<C, C.order>(warpgroup);", "",
             "everybody waits for a turn that nobody gives"),
       fault("last_v_not_released", "barrier", kAny, kConsumer,
-            "shared.v_ring.release(v_at, lane);\n      v_at.advance();\n    } else",
-            "v_at.advance();\n    } else", "the stage is never free again"),
+            "shared.v_ring.leave(v_at, lane);\n    } else", "v_at.advance();\n    } else",
+            "the stage is never free again"),
   };
 }
 
 std::vector<Mutant> order() {
   return {
-      fault("k_released_early", "order", kAny, kConsumer,
-            "ptx::wgmma_wait<0>();\n      ptx::pin(scores);\n      shared.k_ring.release(k_at, "
-            "lane);",
-            "shared.k_ring.release(k_at, lane);\n      ptx::wgmma_wait<0>();\n      "
-            "ptx::pin(scores);",
-            "K may be overwritten while the product reads it"),
+      fault(
+          "k_released_early", "order", kAny, kConsumer,
+          "ptx::wgmma_wait<0>();\n      ptx::pin(scores);\n      shared.k_ring.leave(k_at, lane);",
+          "shared.k_ring.leave(k_at, lane);\n      ptx::wgmma_wait<0>();\n      "
+          "ptx::pin(scores);",
+          "K may be overwritten while the product reads it"),
       fault("v_released_early", "order", kAny, kConsumer,
             "ptx::wgmma_wait<0>();\n        ptx::pin(scores);\n        ptx::pin(output);\n        "
-            "shared.v_ring.release(v_at, lane);",
-            "shared.v_ring.release(v_at, lane);\n        ptx::wgmma_wait<0>();\n        "
+            "shared.v_ring.leave(v_at, lane);",
+            "shared.v_ring.leave(v_at, lane);\n        ptx::wgmma_wait<0>();\n        "
             "ptx::pin(scores);\n        ptx::pin(output);",
             "V may be overwritten while the product reads it"),
       fault("put_announced_early", "order", kAny, kPipeline,
@@ -161,7 +164,7 @@ std::vector<Mutant> order() {
             "other lanes may not have cleaned their part"),
       fault("bulk_not_committed", "commit", kAny, kOutput, "ptx::bulk_commit();", "",
             "waits for a group that the store is not in"),
-      fault("scores_not_committed", "commit", kAny, kConsumer,
+      fault("scores_not_committed", "commit", kAny, kProducts,
             "k_step, step > 0);\n    }\n  }\n  ptx::wgmma_commit();",
             "k_step, step > 0);\n    }\n  }", "waits for a group that the product is not in"),
   };
@@ -171,10 +174,10 @@ std::vector<Mutant> fences() {
   return {
       fault("no_fence_of_init", "fence", kAny, kForward, "ptx::fence_mbarrier_init();", "",
             "copies complete on barriers whose initialisation they need not see"),
-      fault("no_fence_of_scores", "fence", kAny, kConsumer,
+      fault("no_fence_of_scores", "fence", kAny, kProducts,
             "ptx::pin(q.registers);\n  ptx::wgmma_fence();", "ptx::pin(q.registers);",
             "registers of S are used by ordinary instructions before"),
-      fault("no_fence_of_output", "fence", kAny, kConsumer,
+      fault("no_fence_of_output", "fence", kAny, kProducts,
             "ptx::pin(probabilities);\n  ptx::wgmma_fence();", "ptx::pin(probabilities);",
             "P and O in registers are written by ordinary instructions before"),
       fault("no_fence_of_o", "fence", kAny, kOutput,
@@ -204,7 +207,7 @@ std::vector<Mutant> places() {
             "descriptor_field(step * 8 * 128)", "a step is 16 keys"),
       fault("k_step", "descriptor", kAny, kTile, "(step % 4) * 32)", "(step % 4) * 16)",
             "a step is 16 elements of two bytes"),
-      fault("v_not_transposed", "descriptor", kAny, kConsumer,
+      fault("v_not_transposed", "descriptor", kAny, kProducts,
             "ptx::wgmma_registers<1>(Element{}, output",
             "ptx::wgmma_registers<0>(Element{}, output", "V's rows are keys"),
       fault("panel_coordinate", "coordinate", kTurns, kProducer,
@@ -230,11 +233,39 @@ std::vector<Mutant> places() {
   };
 }
 
+/// Of the softmax under a product, and of the scores that are computed again.
+std::vector<Mutant> overlap() {
+  return {
+      fault("k_not_awaited_under", "wait", kOverlap, kConsumer,
+            "shared.k_ring.wait(k_at, k_ready);\n            shared", "shared",
+            "the product may read K before the copy has landed"),
+      fault("v_not_awaited_under", "wait", kOverlap, kConsumer,
+            "shared.v_ring.wait(v_at, v_ready);\n            issue_scores", "issue_scores",
+            "the product may read V before the copy has landed"),
+      fault("scores_pending", "wait", kOverlap, kProducts, "ptx::wgmma_wait<1>();", "",
+            "the scores' product may still be pending when they are read"),
+      fault("output_pending", "wait", kOverlap, kProducts,
+            "ptx::wgmma_wait_after<0>(partial, any_barrier);", "",
+            "P is overwritten, and V let go, while the product may read them"),
+      fault("let_go_for_others", "barrier", kOverlap, kProducts,
+            "__syncwarp();  // one lane lets go of Q and K for all", "",
+            "the first lane lets go of K while others may still read it"),
+      fault("scores_not_again", "value", kOverlap, kConsumer, "if (!fits) {\n", "if (false) {\n",
+            "the exponentials are taken for scores"),
+      fault("masked_tile_as_whole", "value", kOverlap, kConsumer,
+            "(n - 1) * C.tile_keys >= whole.begin", "n * C.tile_keys >= whole.begin",
+            "hidden keys count"),
+      fault("q_let_go_twice", "count", kOverlap, kConsumer,
+            "if (fits && leader && n == mine.begin)", "if (leader && n == mine.begin)",
+            "Q is let go before a tile that is done again"),
+  };
+}
+
 }  // namespace
 
 std::vector<Mutant> forward_faults() {
   std::vector<Mutant> all;
-  for (auto* part : {waits, phases_and_counts, order, fences, places}) {
+  for (auto* part : {waits, phases_and_counts, order, fences, places, overlap}) {
     for (Mutant& m : part()) all.push_back(std::move(m));
   }
   return all;

@@ -159,26 +159,44 @@ Case causal_case() {
   return c;
 }
 
-/// Three warpgroups in turns, two panels a row, tiles dealt out.
+/// Three warpgroups in turns, three panels a row of Q and K, two of V.
 Case ordered_case() {
-  return fa4::test::ref64({.s_q = 500, .s_k = 333, .heads_q = 2, .d = 128}, DType::kFloat16);
+  return fa4::test::ref64({.s_q = 300, .s_k = 333, .heads_q = 2, .d = 192, .d_v = 128},
+                          DType::kFloat16);
 }
 
-/// Sequences of many lengths, a window, O in Q's place, two stages, NaN behind the used keys.
+/// The softmax under the product before, in a window. One head's scores rise on the way, from the
+/// last key to the first, so that tiles are done again, the last one too.
+Case overlap_case() {
+  Case c = fa4::test::ref64({.s_q = 300, .s_k = 400, .heads_q = 2, .d = 128}, DType::kBFloat16);
+  c.options.window.left = 330;
+  c.options.window.right = 0;
+  for (int64_t key = 0; key < 400; ++key) {
+    const double size = std::exp2(8.0 - static_cast<double>(key) / 40);
+    for (int64_t i = 0; i < 128; ++i)
+      c.k.set({0, key, 0, i}, static_cast<double>(i % 3 - 1) * size);
+  }
+  return c;
+}
+
+/// Sequences of many lengths, a window, two stages, NaN behind the used keys: enough of them that
+/// each stage of V is cleaned more than once.
 Case lengths_case() {
+  const std::vector<int64_t> lengths = {300, 50, 200, 410, 100, 150};
+  const std::vector<int64_t> used = {260, 20, 190, 333, 80, 120};
   Case c = fa4::test::ref64({.heads_q = 2,
                              .heads_k = 1,
                              .d = 96,
-                             .lengths_q = {250, 0, 77, 300},
-                             .lengths_k = {300, 50, 200, 410}},
+                             .lengths_q = {150, 0, 77, 200, 90, 120},
+                             .lengths_k = lengths},
                             DType::kBFloat16);
   c.options.window.left = 250;
   c.options.window.right = 20;
-  c.seqused_k = fa4::test::indices({260, 20, 200, 333});
-  const int64_t ends[][2] = {{260, 300}, {320, 350}, {350 + 200 + 333, 350 + 200 + 410}};
-  for (const auto& [first, end] : ends) {
-    for (int64_t row = first; row < end; ++row) {
-      for (int64_t i = 0; i < 96; ++i) c.v.set({row, 0, i}, std::nan(""));
+  c.seqused_k = fa4::test::indices(used);
+  int64_t first = 0;
+  for (size_t i = 0; i < lengths.size(); first += lengths[i++]) {
+    for (int64_t row = first + used[i]; row < first + lengths[i]; ++row) {
+      for (int64_t column = 0; column < 96; ++column) c.v.set({row, 0, column}, std::nan(""));
     }
   }
   return c;
@@ -281,7 +299,8 @@ std::unique_ptr<Victim> forward_victim(int which) {
   if (which == 0) return std::make_unique<ForwardVictim>("forward_causal", causal_case());
   if (which == 1) return std::make_unique<ForwardVictim>("forward_ordered", ordered_case());
   if (which == 2) return std::make_unique<ForwardVictim>("forward_lengths", lengths_case());
-  return std::make_unique<ForwardVictim>("forward_used", used_case());
+  if (which == 3) return std::make_unique<ForwardVictim>("forward_used", used_case());
+  return std::make_unique<ForwardVictim>("forward_overlap", overlap_case());
 }
 
 }  // namespace fa4::emulator::mutants

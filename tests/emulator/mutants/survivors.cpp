@@ -22,8 +22,8 @@ constexpr const char* kGeneric =
 
 constexpr Survivor kEquivalents[] = {
     {"no_fence_of_init", kGeneric},
-    {"forward_ordered/no_fence/0", kGeneric},
     {"forward_lengths/no_fence/0", kGeneric},
+    {"forward_overlap/no_fence/0", kGeneric},
     {"chain_no_fence_of_init", kGeneric},
     {"chain/no_fence/0", kGeneric},
     {"forward_causal/arrive_twice/11", kUnreached},
@@ -31,9 +31,8 @@ constexpr Survivor kEquivalents[] = {
     {"forward_ordered/arrive_twice/11", kUnreached},
     {"forward_ordered/barrier_threads/6", kUnreached},
     {"forward_ordered/init_count/18", "a barrier that only kernels use that clean V"},
-    {"forward_ordered/no_barrier/6",
-     "the compiled kernel looks at the tile's description for the last time before other barriers "
-     "of the warp"},
+    {"forward_lengths/commit_early/1",
+     "the commit after the next product takes this one along, and both are waited for"},
     {"forward_lengths/no_wgmma_fence/2",
      "the registers of S were last used before the fence of O's product, which comes before"},
 };

@@ -9,7 +9,8 @@ line, in and out; the first line out is {"torch": ..., "device": ..., "providers
         "dim_v": 128, "causal": false, "dtype": "bfloat16", "providers": ["cudnn"]}
     <- {"ready": ["cudnn"], "problems": {name: why}}        made and run once: compiled
     -> {"op": "run", "provider": "cudnn", "seconds": 0.3}
-    <- {"seconds": 0.00123, "runs": 244}                    of one call, by events around the runs
+    <- {"seconds": 0.00123, "runs": 244}                    of one call, by events around the runs,
+                                                            after as many that do not count
     -> {"op": "free"}
     <- {"ok": true}
 
@@ -125,10 +126,12 @@ class Peer:
                 problems[name] = f"{type(error).__name__}: {error}".splitlines()[0]
         return {"ready": list(self.calls), "problems": problems}
 
-    def time(self, name, runs):
+    def time(self, name, runs, lead_in=0):
         cuda, call = self.torch.cuda, self.calls[name]
         begin, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
         with self.torch.no_grad():
+            for _ in range(lead_in):
+                call()
             begin.record()
             for _ in range(runs):
                 call()
@@ -138,7 +141,7 @@ class Peer:
 
     def run(self, name, seconds):
         runs = max(3, round(seconds / self.once[name]))
-        self.once[name] = self.time(name, runs)
+        self.once[name] = self.time(name, runs, lead_in=runs)
         return {"seconds": self.once[name], "runs": runs}
 
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -98,9 +99,10 @@ struct GpuEffort {
 /// Compiles every cell's kernel, ours and the peers', before anything is timed.
 void warm_up(const gpu::Runtime& runtime, const std::vector<GpuCell>& cells,
              const GpuEffort& effort, ScriptProcess* peers);
-/// `peers` may be null.
-GpuMeasured measure(const gpu::Runtime& runtime, const GpuCell& cell, const GpuEffort& effort,
-                    ScriptProcess* peers);
+/// Cells that are one but for their variant: all of them and the peers take turns, round by round,
+/// after a round that does not count. `peers` may be null.
+std::vector<GpuMeasured> measure(const gpu::Runtime& runtime, std::span<const GpuCell> cells,
+                                 const GpuEffort& effort, ScriptProcess* peers);
 HostCost measure_host_cost(const gpu::Runtime& runtime);
 
 void print_gpu_report(const GpuBenchResult& result);

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <thread>
 
 #include "cli/gpu_bench.h"
@@ -123,8 +125,8 @@ class Ours {
     buffers_.push_back(
         std::make_unique<DeviceBuffer>(runtime, std::max<size_t>(256, workspace_.bytes)));
     workspace_.data = buffers_.back()->data();
-    (void)time(1, 0);
-    once_ = time(5, 0);
+    (void)time(1, false);
+    once_ = time(5, false);
   }
   ~Ours() {
     (void)runtime_.release(begin_);
@@ -133,21 +135,25 @@ class Ours {
   Ours(const Ours&) = delete;
   Ours& operator=(const Ours&) = delete;
 
+  /// Seconds of one call, after as long a run that does not count.
   double turn(double seconds) {
-    once_ = time(std::max(3, static_cast<int>(std::lround(seconds / once_))), seconds);
+    once_ = time(std::max(3, static_cast<int>(std::lround(seconds / once_))), true);
     return once_;
   }
   const Nvml::Sample& sample() const { return sample_; }
 
  private:
-  /// Seconds of one of `runs` calls; looks at clock and power near the end of `expected` seconds.
-  double time(int runs, double expected) {
+  /// Seconds of one of `runs` calls. Under load as many run before, and clock and power are looked
+  /// at near the end.
+  double time(int runs, bool load) {
     const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; load && i < runs; ++i) candidate_.run(tensors_, workspace_).check();
     runtime_.record(begin_, {}).check();
     for (int i = 0; i < runs; ++i) candidate_.run(tensors_, workspace_).check();
     runtime_.record(end_, {}).check();
-    if (expected > 0) {
-      std::this_thread::sleep_until(start + std::chrono::duration<double>(0.85 * expected));
+    if (load) {
+      const double expected = 1.85 * runs * once_;
+      std::this_thread::sleep_until(start + std::chrono::duration<double>(expected));
       sample_ = Nvml::instance().sample(0);
     }
     return runtime_.seconds_between(begin_, end_).value() / runs;
@@ -176,23 +182,112 @@ nlohmann::json request_for(const GpuCell& cell, const std::vector<std::string>& 
           {"providers", peers}};
 }
 
-/// One turn of a peer; false if it failed.
-bool peer_turn(ScriptProcess& peers, const std::string& name, double seconds, GpuMeasured& m) {
-  const bool sent = peers.send({{"op", "run"}, {"provider", name}, {"seconds", seconds}});
-  if (sent) std::this_thread::sleep_for(std::chrono::duration<double>(0.85 * seconds));
-  const Nvml::Sample sample = Nvml::instance().sample(0);
-  const auto answer = sent ? peers.receive() : std::nullopt;
-  if (!answer) {
-    m.problems[name] = peers.problem();
-    m.turns.erase(name);
-    return false;
+/// What takes turns at a cell: our kernel, its variants, the peers.
+class Field {
+ public:
+  Field(const gpu::Runtime& runtime, std::span<const GpuCell> cells, const GpuEffort& effort,
+        ScriptProcess* peers)
+      : effort_(effort), peers_(peers) {
+    for (const GpuCell& cell : cells)
+      measured_.push_back({.cell = cell, .turns = {}, .problems = {}});
+    start_ours(runtime);
+    if (peers != nullptr && !effort.peers.empty()) start_peers();
   }
-  GpuTurns& turns = m.turns[name];
-  turns.seconds.push_back((*answer)["seconds"].get<double>());
-  turns.megahertz = sample.megahertz;
-  turns.watts = sample.watts;
-  return true;
-}
+
+  /// One turn of everyone. The card's power limiter looks back for a while: a candidate runs up to
+  /// a tenth faster after one that needs less power. So a turn is half lead-in, and the order is
+  /// another one each round, forwards and backwards.
+  void round(int number, bool record) {
+    const int count = static_cast<int>(takers_.size());
+    for (int i = 0; i < count; ++i) {
+      const int place = (number / 2 + i) % count;
+      Taker& taker = takers_[static_cast<size_t>(number % 2 == 0 ? place : count - 1 - place)];
+      const auto turn = taker.failed ? std::nullopt : taker.turn(effort_.seconds);
+      if (!turn) taker.failed = true;
+      if (turn && record) add(taker, *turn);
+    }
+  }
+
+  std::vector<GpuMeasured> finish() {
+    for (const Taker& taker : takers_) {
+      if (!taker.failed) continue;
+      for (GpuMeasured& m : measured_) {
+        m.turns.erase(taker.name);
+        m.problems[taker.name] = peers_->problem();
+      }
+    }
+    if (peers_ != nullptr) (void)peers_->ask({{"op", "free"}});
+    return std::move(measured_);
+  }
+
+ private:
+  struct Turn {
+    double seconds;
+    Nvml::Sample sample;
+  };
+  struct Taker {
+    std::string name;
+    GpuMeasured*
+        only;  ///< Whose turns these are; null: everyone's, since variants share the peers.
+    std::function<std::optional<Turn>(double seconds)> turn;
+    bool failed = false;
+  };
+
+  void start_ours(const gpu::Runtime& runtime) {
+    for (GpuMeasured& m : measured_) {
+      auto candidate = candidate_of(runtime, m.cell);
+      if (!candidate.ok()) {
+        m.problems[kOurs] = candidate.status().message();
+        continue;
+      }
+      const auto ours = std::make_shared<Ours>(runtime, m.cell, *std::move(candidate));
+      takers_.push_back({kOurs, &m, [ours](double seconds) {
+                           const double once = ours->turn(seconds);
+                           return std::optional(Turn{once, ours->sample()});
+                         }});
+    }
+  }
+
+  void start_peers() {
+    const auto answer = peers_->ask(request_for(measured_.front().cell, effort_.peers));
+    for (GpuMeasured& m : measured_) {
+      if (answer) {
+        m.problems.merge((*answer)["problems"].get<std::map<std::string, std::string>>());
+      } else {
+        m.problems["peers"] = peers_->problem();
+      }
+    }
+    if (!answer) return;
+    for (const std::string& name : (*answer)["ready"].get<std::vector<std::string>>()) {
+      takers_.push_back(
+          {name, nullptr, [this, name](double seconds) { return peer_turn(name, seconds); }});
+    }
+  }
+
+  std::optional<Turn> peer_turn(const std::string& name, double seconds) {
+    if (!peers_->send({{"op", "run"}, {"provider", name}, {"seconds", seconds}})) return {};
+    std::this_thread::sleep_for(std::chrono::duration<double>(1.85 * seconds));
+    const Nvml::Sample sample = Nvml::instance().sample(0);
+    const auto answer = peers_->receive();
+    if (!answer) return {};
+    return Turn{(*answer)["seconds"].get<double>(), sample};
+  }
+
+  void add(const Taker& taker, const Turn& turn) {
+    for (GpuMeasured& m : measured_) {
+      if (taker.only != nullptr && taker.only != &m) continue;
+      GpuTurns& turns = m.turns[taker.name];
+      turns.seconds.push_back(turn.seconds);
+      turns.megahertz = turn.sample.megahertz;
+      turns.watts = turn.sample.watts;
+    }
+  }
+
+  const GpuEffort& effort_;
+  ScriptProcess* peers_;
+  std::vector<GpuMeasured> measured_;
+  std::vector<Taker> takers_;
+};
 
 }  // namespace
 
@@ -207,40 +302,12 @@ void warm_up(const gpu::Runtime& runtime, const std::vector<GpuCell>& cells,
   (void)peers->ask({{"op", "free"}});
 }
 
-GpuMeasured measure(const gpu::Runtime& runtime, const GpuCell& cell, const GpuEffort& effort,
-                    ScriptProcess* peers) {
-  GpuMeasured m;
-  m.cell = cell;
-  std::vector<std::string> ready;
-  if (peers != nullptr && !effort.peers.empty()) {
-    const auto answer = peers->ask(request_for(cell, effort.peers));
-    if (answer) {
-      ready = (*answer)["ready"].get<std::vector<std::string>>();
-      m.problems = (*answer)["problems"].get<std::map<std::string, std::string>>();
-    } else {
-      m.problems["peers"] = peers->problem();
-    }
-  }
-  std::unique_ptr<Ours> ours;
-  auto candidate = candidate_of(runtime, cell);
-  if (candidate.ok()) {
-    ours = std::make_unique<Ours>(runtime, cell, *std::move(candidate));
-  } else {
-    m.problems[kOurs] = candidate.status().message();
-  }
-  for (int round = 0; round < effort.rounds; ++round) {
-    if (ours != nullptr) {
-      GpuTurns& turns = m.turns[kOurs];
-      turns.seconds.push_back(ours->turn(effort.seconds));
-      turns.megahertz = ours->sample().megahertz;
-      turns.watts = ours->sample().watts;
-    }
-    std::erase_if(ready, [&](const std::string& name) {
-      return !peer_turn(*peers, name, effort.seconds, m);
-    });
-  }
-  if (peers != nullptr) (void)peers->ask({{"op", "free"}});
-  return m;
+std::vector<GpuMeasured> measure(const gpu::Runtime& runtime, std::span<const GpuCell> cells,
+                                 const GpuEffort& effort, ScriptProcess* peers) {
+  Field field(runtime, cells, effort, peers);
+  field.round(0, false);  // the card has cooled down while the cell was prepared
+  for (int round = 0; round < effort.rounds; ++round) field.round(round, true);
+  return field.finish();
 }
 
 }  // namespace fa4::cli

@@ -128,6 +128,12 @@ std::optional<int> CommandLine::parse(int argc, char** argv) {
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", spaced(app_->help()));
     return kExitOk;
+  } catch (const CLI::ExtrasError&) {  // its own text has the words in reverse
+    std::string words;
+    for (const std::string& word : app_->remaining()) words += " " + word;
+    fmt::print(stderr, "{}: unknown option or argument:{}\nSee '{} --help'.\n", app_->get_name(),
+               words, app_->get_name());
+    return kExitUsage;
   } catch (const CLI::ParseError& error) {
     fmt::print(stderr, "{}: {}\nSee '{} --help'.\n", app_->get_name(), error.what(),
                app_->get_name());

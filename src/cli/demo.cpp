@@ -102,10 +102,10 @@ void check_picture(const DemoFixture& fixture, const Arguments& arguments) {
 }  // namespace
 
 int demo_command(int argc, char** argv) {
-  CommandLine line(
-      "fa4 demo",
-      "Runs attention on what a real sentence encoder feeds it: six layers of "
-      "all-MiniLM-L6-v2,\nfour texts, forward and backward, against torch and float64.");
+  CommandLine line("fa4 demo",
+                   "Runs attention on what a real sentence encoder feeds it: six layers of "
+                   "all-MiniLM-L6-v2,\nfour texts, forward and backward, compared with torch's "
+                   "results and with float64.");
   Arguments arguments;
   line.add("--data", arguments.data, "Folder of the input (default: data/minilm)").type("FOLDER");
   line.add("--out", arguments.out, "Folder for demo.json and demo_attention.npy (default: out)")

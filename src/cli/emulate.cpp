@@ -77,20 +77,21 @@ struct WordFlag {
 };
 constexpr WordFlag kWordFlags[] = {
     {"timing", "--timing", &EmulateRequest::timing,
-     "When asynchronous operations complete (default: random)"},
+     "When asynchronous operations complete: earliest, random\nor latest (default: random)"},
     {"schedule", "--schedule", &EmulateRequest::schedule,
-     "In what order warps run (default: random)"},
+     "In what order warps run: random or priority (default: random)"},
     {"checks", "--checks", &EmulateRequest::checks,
-     "What is looked for beside results: races, undefined\nvalues, missing fences and waits "
-     "(default: errors)"},
+     "What is looked for beside results (races, undefined\nvalues, missing fences and waits): off, "
+     "errors or\nwarnings (default: errors)"},
     {"forgive", "--forgive", &EmulateRequest::forgive,
-     "Rules, with + between, that end no run when they are broken", "RULES"},
+     "Rules, with + between, that end no run when they are broken;\ndocs/emulator.md lists them",
+     "RULES"},
     {"late_loads", "--late-loads", &EmulateRequest::late_loads,
-     "Whether tcgen05.ld reads as late as the timing says, or\nat once (default: on)"},
+     "on or off: whether tcgen05.ld reads as late as the timing\nsays, or at once (default: on)"},
     {"late_stores", "--late-stores", &EmulateRequest::late_stores,
      "The same of tcgen05.st (default: on)"},
     {"sums", "--sums", &EmulateRequest::sums,
-     "How mma.sync and wgmma add: quick, or as an H200 does (default: quick)"},
+     "How mma.sync and wgmma add: quick, or hopper, as an H200\ndoes (default: quick)"},
 };
 
 void add_run_flags(CommandLine& line, EmulateRequest& r) {
@@ -314,7 +315,10 @@ int emulate_command(int argc, char** argv) {
       "drawn from a seed. Reports deadlocks, accesses outside of memory and misused\n"
       "barriers with the line of the PTX. No GPU is needed.");
   EmulateRequest request;
-  line.add("ptx", request.file, "The file").type("FILE").required();
+  line.add("ptx", request.file,
+           "PTX as text, from nvcc -ptx, fa4 compile --ptx or another compiler")
+      .type("FILE")
+      .required();
   add_launch_flags(line, request);
   add_run_flags(line, request);
   line.examples(

@@ -193,7 +193,7 @@ void print_emulator() {
     fmt::print("  {}    {}: {}\n", to_string(device), paint("not usable", Style::kBad),
                support.reason);
   }
-  fmt::print("  any PTX              fa4 emulate FILE\n");
+  fmt::print("  any PTX            fa4 emulate FILE\n");
 }
 
 /// One table for the CPU, and one for the first GPU that can be used.

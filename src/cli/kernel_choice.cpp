@@ -27,7 +27,8 @@ std::vector<gpu::KernelConfig> chosen_kernels(const KernelChoice& choice) {
     throw UsageError(fmt::format("--target: is {}; known:{}", choice.target, known));
   }
   if (!choice.all && choice.filters.empty()) {
-    throw UsageError("no kernel named; give --all or a regular expression (--list shows names)");
+    throw UsageError(
+        "no kernel named; give --all or a regular expression ('fa4 compile --list' shows names)");
   }
   std::vector<NameFilter> filters;
   for (const std::string& text : choice.filters) filters.push_back(name_filter("FILTER", text));
@@ -36,7 +37,8 @@ std::vector<gpu::KernelConfig> chosen_kernels(const KernelChoice& choice) {
     return kernel.program.target != choice.target ||
            (!choice.all && std::none_of(filters.begin(), filters.end(), matches));
   });
-  if (kernels.empty()) throw UsageError("FILTER: no kernel's name matches (--list shows names)");
+  if (kernels.empty())
+    throw UsageError("FILTER: no kernel's name matches ('fa4 compile --list' shows names)");
   return kernels;
 }
 

@@ -39,7 +39,8 @@ void print_help(std::FILE* file) {
     fmt::print(file, "  {:<10} {}\n", command.name, command.summary);
   }
   fmt::print(file,
-             "\n'fa4 COMMAND --help' explains a command; 'fa4 --version' prints the version.\n");
+             "\nBegin with 'fa4 info' and 'fa4 demo'. 'fa4 COMMAND --help' explains a command;\n"
+             "'fa4 --version' prints the version.\n");
 }
 
 const Command* find(const std::string& name) {

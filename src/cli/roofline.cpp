@@ -177,7 +177,7 @@ void add_flags(CommandLine& line, RooflineRequest& request) {
                : fmt::format("{} is unknown; known: A100 H100 B200 B300", name);
   };
   line.add("--chip", request.chip, "A100, H100, B200 or B300 (default: all)").check(chip);
-  line.add("--pass", request.pass, "Which pass (default: both)")
+  line.add("--pass", request.pass, "forward, backward or both (default: both)")
       .one_of({"forward", "backward", "both"})
       .type("PASS");
   line.add("--tile-m", request.tile_m, "Queries of a tile (default: 128, and 256 forward)");

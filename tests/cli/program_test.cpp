@@ -86,6 +86,8 @@ TEST_F(Program, AnswersABadCommandLineWithCodeTwo) {
     EXPECT_TRUE(flag.says("--no-such-flag") || flag.says("is required")) << flag.text;
     EXPECT_TRUE(flag.says("See 'fa4 " + command + " --help'")) << flag.text;
   }
+  const Outcome words = run_program("info --fliter x");
+  EXPECT_TRUE(words.says("unknown option or argument: --fliter x\n")) << words.text;
   EXPECT_EQ(run_program("roofline --chip V100").code, 2);
   EXPECT_EQ(run_program("roofline --chip H100 --two-cta").code, 2);
   EXPECT_EQ(run_program("roofline --tile-m 0").code, 2);

@@ -15,6 +15,7 @@ import pathlib
 import matplotlib
 
 matplotlib.use("Agg")
+import matplotlib.patheffects  # noqa: E402
 import matplotlib.pyplot as plt  # noqa: E402
 
 FA4, TORCH, INK, QUIET, ROOF = "#7a3fb8", "#b9bec7", "#22252b", "#6b7280", "#c2410c"
@@ -206,9 +207,11 @@ def draw_gpu_panel(axes, cells, providers, top):
 def label_gpu_bars(axes, positions, values, color, bold):
     for x, value in zip(positions, values):
         if value is not None:
-            axes.annotate(short(value), (x, value), xytext=(0, 2.5), textcoords="offset points",
-                          ha="center", va="bottom", fontsize=7.5, color=color,
-                          fontweight="bold" if bold else None)
+            text = axes.annotate(short(value), (x, value), xytext=(0, 2.5), textcoords="offset points",
+                                 ha="center", va="bottom", fontsize=7.5, color=color, zorder=4,
+                                 fontweight="bold" if bold else None)
+            # A roof's line may run through it.
+            text.set_path_effects([matplotlib.patheffects.withStroke(linewidth=2.5, foreground="white")])
 
 
 def length_text(seqlen):

@@ -99,6 +99,8 @@ struct Shapes {
   static constexpr int kRegistersAtLaunch = 65536 / kThreads / 8 * 8;
   static_assert(C.warpgroups * C.consumer_registers + C.producer_registers <=
                 (C.warpgroups + 1) * kRegistersAtLaunch);
+  /// Under a product scores go straight into the exponentials, against the reference that is there.
+  static_assert(!C.overlap || !(C.score.any() || C.always_rescale));
   static constexpr int kScores = C.tile_keys / 2;  ///< Registers of S a thread.
   static constexpr int kOutputs = C.dim_v / 2;
   /// Who follows the queue of tiles: the consumers' warps, Q's warp, the cleaning warp.

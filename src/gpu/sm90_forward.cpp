@@ -14,7 +14,6 @@
 namespace fa4::gpu::sm90 {
 namespace {
 
-constexpr int kBoxCols = 64;
 constexpr int kRowsPerWarp = 16;
 constexpr int kLengthsThreads = 1024;
 
@@ -92,8 +91,6 @@ uint64_t next_launch() {
   return next.fetch_add(2, std::memory_order_relaxed);
 }
 
-int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /// Rows of q that a CTA's tile holds of each of its heads.
 int tile_rows(const ForwardConfig& config, const core::Problem& problem) {
   return config.warpgroups * pack_rows(config, problem.group);
@@ -103,7 +100,7 @@ int tile_rows(const ForwardConfig& config, const core::Problem& problem) {
 int64_t most_tiles(const ForwardConfig& config, const core::Problem& problem) {
   const int rows = tile_rows(config, problem);
   return problem.packed_q ? problem.rows_q / rows + problem.batch + 1
-                          : problem.batch * div_up(problem.rows_q, rows);
+                          : problem.batch * ceil_div(problem.rows_q, rows);
 }
 
 WorkspaceLayout layout_of(const ForwardConfig& config, const core::Problem& problem) {
@@ -189,7 +186,7 @@ TensorMapSpec key_map(const Tensor& t, int64_t first, int64_t count, int box_row
   spec.dims = {static_cast<uint64_t>(t.dims[3]), static_cast<uint64_t>(std::max<int64_t>(count, 1)),
                static_cast<uint64_t>(t.dims[2]), static_cast<uint64_t>(t.dims[0])};
   spec.strides = {stride_bytes(t, 1), stride_bytes(t, 2), stride_bytes(t, 0)};
-  spec.box = {kBoxCols, static_cast<uint32_t>(box_rows), 1, 1};
+  spec.box = {kPanelCols, static_cast<uint32_t>(box_rows), 1, 1};
   return spec;
 }
 
@@ -205,7 +202,7 @@ TensorMapSpec query_map(const Tensor& t, int heads, int rows) {
   const uint64_t head = stride_bytes(t, 2);
   spec.strides = {heads > 1 ? head : 16, stride_bytes(t, 1), head * static_cast<uint64_t>(heads),
                   stride_bytes(t, 0)};
-  spec.box = {kBoxCols, static_cast<uint32_t>(heads), static_cast<uint32_t>(rows), 1, 1};
+  spec.box = {kPanelCols, static_cast<uint32_t>(heads), static_cast<uint32_t>(rows), 1, 1};
   return spec;
 }
 
@@ -243,10 +240,10 @@ ScheduleParams schedule(const core::Problem& problem, const ForwardConfig& confi
   const int64_t heads = config.packed ? problem.heads_k : problem.heads_q;
   const int64_t total = heads * problem.batch;
   s.tile_rows = tile_rows(config, problem);
-  s.positions = static_cast<int32_t>(div_up(problem.rows_q, s.tile_rows));
+  s.positions = static_cast<int32_t>(ceil_div(problem.rows_q, s.tile_rows));
   const int block = pack_rows(config, problem.group);
   s.first_row =
-      static_cast<int32_t>(div_up(problem.rows_q, block)) * block - s.positions * s.tile_rows;
+      static_cast<int32_t>(ceil_div(problem.rows_q, block)) * block - s.positions * s.tile_rows;
   s.heads = static_cast<int32_t>(heads);
   if (config.varlen) return s;
   s.heads_total = static_cast<int32_t>(total);

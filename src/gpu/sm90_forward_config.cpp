@@ -12,7 +12,6 @@ namespace {
 constexpr double kBudget = 0.6;
 constexpr double kModifierBudget = 0.9;
 
-constexpr int kPanelCols = 64;
 constexpr int kAny = std::numeric_limits<int>::max();
 
 /// Measured on an H200: docs/notes/sm90_forward.md. The rows with a bias or a mask are what fits
@@ -34,7 +33,6 @@ constexpr ForwardTile kTiles[] = {
 };
 
 int round_up(int64_t x, int to) { return static_cast<int>((x + to - 1) / to * to); }
-int ceil_div(int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); }
 
 /// What a problem asks of a kernel beside its head dims.
 struct Traits {
@@ -73,7 +71,7 @@ ForwardConfig make_config(const ForwardTile& tile, const Traits& traits, int dim
   c.right = traits.right;
   c.varlen = traits.varlen;
   c.packed = traits.packed;
-  c.output_panels = std::min(tile.output_panels, ceil_div(c.dim_v, kPanelCols));
+  c.output_panels = std::min(tile.output_panels, static_cast<int>(ceil_div(c.dim_v, kPanelCols)));
   c.overlap = tile.overlap && !traits.score.any();
   c.order = c.overlap ? Order::kNone : tile.order;  // what overlaps by itself needs no turns
   // Where tiles of queries differ in length; 192 rows mostly leave a short one.

@@ -15,7 +15,10 @@ namespace fa4::gpu::sm90 {
 
 constexpr int kRowsPerWarpgroup = 64;
 constexpr int kWarpgroupThreads = 128;
+constexpr int kPanelCols = 64;  ///< Columns of a tile that lie side by side in shared memory.
 constexpr int64_t kMaxRows = int64_t{1} << 28;  ///< Sums of lengths and limits stay within 32 bits.
+
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// What warpgroups wait their turn for; the kernel's enum Order.
 enum class Order : int { kNone = 0, kProducts = 1, kSoftmax = 2 };

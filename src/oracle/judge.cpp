@@ -113,8 +113,9 @@ double allowed_error(const Kind& kind, const Extent& extent) {
   const double factor = kind.softcap || kind.rows < kScatteringRows ? 3 : 2;
   double allowed = factor * extent.plain_error + of_largest * extent.largest +
                    of_terms * extent.magnitude + underflow;
+  const double rounding = std::max(unit_roundoff(kind.dtype), unit_roundoff(kind.input_dtype));
+  if (kind.rows < kScatteringRows) allowed = std::max(allowed, rounding * extent.largest);
   if (kind.rows < kFewRows) {
-    const double rounding = std::max(unit_roundoff(kind.dtype), unit_roundoff(kind.input_dtype));
     allowed += rounding * (extent.largest + extent.magnitude / 4);
   }
   return allowed;

@@ -72,7 +72,10 @@ struct OrderedGroups {
   uint64_t done = 0;
   std::deque<uint64_t> ends;  ///< `issued` at each commit, oldest first.
 
-  void commit() { ends.push_back(issued); }
+  void commit() {
+    while (!ends.empty() && ends.front() <= done) ends.pop_front();
+    ends.push_back(issued);
+  }
   /// Whether all but the youngest `pending` groups are done.
   bool reached(uint32_t pending) {
     while (ends.size() > pending) {

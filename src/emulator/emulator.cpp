@@ -43,6 +43,23 @@ std::string sizes_of(const std::vector<Kernel::Param>& params) {
   return text;
 }
 
+std::string sizes_of(const std::array<uint32_t, 3>& x) {
+  return std::to_string(x[0]) + ", " + std::to_string(x[1]) + ", " + std::to_string(x[2]);
+}
+
+/// What the kernel itself requires (.reqntid, .reqnctapercluster).
+std::string wrong_requirement(const Kernel& kernel, const Grid& grid) {
+  if (kernel.need_threads[0] != 0 && grid.threads != kernel.need_threads) {
+    return "threads are " + sizes_of(grid.threads) + "; allowed: " + sizes_of(kernel.need_threads) +
+           ", which the kernel requires";
+  }
+  if (kernel.cluster[0] != 0 && grid.cluster != kernel.cluster) {
+    return "the cluster is " + sizes_of(grid.cluster) + "; allowed: " + sizes_of(kernel.cluster) +
+           ", which the kernel requires";
+  }
+  return {};
+}
+
 Status check_launch(const Kernel& kernel, const Grid& grid, size_t param_bytes) {
   constexpr std::array<uint32_t, 3> kMostBlocks = {0x7fffffff, 65535, 65535};
   constexpr std::array<uint32_t, 3> kMostThreads = {kMaxThreads, kMaxThreads, 64};
@@ -63,6 +80,7 @@ Status check_launch(const Kernel& kernel, const Grid& grid, size_t param_bytes) 
                    "; allowed: a multiple of the cluster's " + std::to_string(grid.cluster[i]));
     }
   }
+  if (const std::string text = wrong_requirement(kernel, grid); !text.empty()) return wrong(text);
   const uint32_t most = kernel.max_threads != 0 ? kernel.max_threads : kMaxThreads;
   if (threads > most) {
     return wrong(std::to_string(threads) + " threads; allowed: " + std::to_string(most));
@@ -124,27 +142,23 @@ std::string run_workers(Grid& grid, Tally& tally) {
     tally.add(mine);
   };
   std::vector<std::thread> threads;
-  for (uint32_t i = 1; i < grid.options.workers; ++i) threads.emplace_back(work, i);
+  const auto wanted =
+      static_cast<uint32_t>(std::min<uint64_t>(grid.options.workers, grid.clusters));
+  grid.vote.start(wanted);
+  try {
+    for (uint32_t i = 1; i < wanted; ++i) threads.emplace_back(work, i);
+  } catch (const std::system_error&) {
+    // Fewer threads than asked for do the same work.
+    for (size_t i = threads.size() + 1; i < wanted; ++i) grid.vote.leave();
+  }
   work(0);
   for (std::thread& t : threads) t.join();
   return fault;
 }
 
-}  // namespace
-
-Result<std::shared_ptr<const Program>> load(std::string ptx) {
-  try {
-    return decode::decode(std::make_shared<const std::string>(std::move(ptx)));
-  } catch (const ptx::SourceError& e) {
-    return invalid_argument(std::string("PTX ") + e.what());
-  } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kOutOfMemory, "PTX: not enough memory to decode it");
-  }
-}
-
-Result<Tally> run(const std::shared_ptr<const Kernel>& kernel, const LaunchConfig& config,
-                  std::span<const std::byte> params, const MemoryMap& memory,
-                  const RunOptions& options) {
+Result<Tally> launch(const std::shared_ptr<const Kernel>& kernel, const LaunchConfig& config,
+                     std::span<const std::byte> params, const MemoryMap& memory,
+                     const RunOptions& options) {
   Grid grid;
   grid.kernel = kernel;
   grid.blocks = config.blocks;
@@ -181,6 +195,30 @@ Result<Tally> run(const std::shared_ptr<const Kernel>& kernel, const LaunchConfi
   if (fault.empty()) return tally;
   return Status(StatusCode::kRuntimeError, "emulator: " + kernel->name + ", seed " +
                                                std::to_string(options.seed) + ": " + fault);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Program>> load(std::string ptx) {
+  try {
+    return decode::decode(std::make_shared<const std::string>(std::move(ptx)));
+  } catch (const ptx::SourceError& e) {
+    return invalid_argument(std::string("PTX ") + e.what());
+  } catch (const std::exception& e) {
+    return Status(StatusCode::kOutOfMemory,
+                  std::string("PTX: not enough memory to decode it: ") + e.what());
+  }
+}
+
+Result<Tally> run(const std::shared_ptr<const Kernel>& kernel, const LaunchConfig& config,
+                  std::span<const std::byte> params, const MemoryMap& memory,
+                  const RunOptions& options) {
+  try {
+    return launch(kernel, config, params, memory, options);
+  } catch (const std::exception& e) {
+    return Status(StatusCode::kOutOfMemory,
+                  "launch of " + kernel->name + ": not enough memory: " + e.what());
+  }
 }
 
 }  // namespace fa4::emulator

@@ -26,6 +26,7 @@
 #include "emulator/memory.h"
 #include "emulator/options.h"
 #include "emulator/program.h"
+#include "emulator/spin.h"
 
 namespace fa4::emulator {
 
@@ -58,7 +59,7 @@ enum class WaitKind : uint8_t {
   kTensorStore,
   kTensorAlloc,    ///< value: columns.
   kTensorDealloc,  ///< For the other CTA of the pair. value: columns.
-  kRegisters,      ///< setmaxnreg.
+  kRegisters,      ///< setmaxnreg. value: registers of a thread.
   kGridDependency,
 };
 
@@ -91,6 +92,8 @@ struct BulkGroups {
   Group& at(uint64_t number) { return groups[number - first]; }
   /// Whether all committed groups but the youngest `pending` have read, or written.
   bool reached(uint32_t pending, bool read_only);
+  /// Groups at the front that have read and written, but for the open one, are no more.
+  void forget_done();
 };
 
 struct Warp {
@@ -105,6 +108,8 @@ struct Warp {
   bool blocked = false;
   Wait wait;
   std::vector<Split> others;
+  bool stays =
+      false;  ///< The running split goes on as long as it can, be its pc the lowest or not.
 
   Cta* cta = nullptr;
   Worker* worker = nullptr;
@@ -120,7 +125,9 @@ struct Warp {
   WgmmaState wgmma;
   CopyGroups copies;
   std::array<std::unique_ptr<BulkGroups>, kLanes> bulk;
-  uint32_t cluster_arrival = kNone;  ///< Generation of the cluster barrier it has arrived at.
+  uint32_t registers_owned = 0;      ///< Of a thread, for setmaxnreg.
+  uint32_t cluster_arrival = kNone;  ///< Generation of the cluster barrier it has arrived at,
+  uint32_t cluster_lanes = 0;        ///< and its lanes that have.
   std::array<uint64_t, kClasses> counts{};
   std::unique_ptr<std::byte[]> storage;  ///< Registers and predicates.
   void* watch = nullptr;                 ///< The monitor's.
@@ -158,9 +165,13 @@ struct Warp {
   /// Lanes end. False if the warp has no more.
   Step exit(uint32_t lanes);
   /// Merges splits at equal places, and chooses the one that runs: of those not blocked the one
-  /// with the lowest pc, so that lanes meet again. `rotate`: any of them.
+  /// with the lowest pc, so that lanes meet again, unless one `stays`. `rotate`: any of them.
   void reschedule(std::optional<uint32_t> rotate = std::nullopt);
+  /// The next of its splits becomes the running one; nothing else changes.
+  void turn_splits();
   bool is_done() const { return alive == 0; }
+  /// Whether lanes have arrived at the cluster barrier in the generation that has not ended.
+  bool at_cluster_barrier(uint32_t lanes) const;
   bool can_run() const;
   /// Lets blocked splits whose wait is `kind` (and `address`, if given) try again.
   bool wake(WaitKind kind, std::optional<uint64_t> address);
@@ -188,7 +199,7 @@ struct Cta {
   std::array<NamedBarrier, 16> barriers;
   MbarrierTable mbarriers;
   uint32_t live_warps = 0;
-  uint32_t registers_free = 0;  ///< setmaxnreg's pool, in registers of a thread times warps.
+  uint32_t registers_free = 0;  ///< setmaxnreg's pool, in registers of a warp's threads each.
   std::vector<std::unique_ptr<WgmmaQueue>> wgmma;  ///< One for each warpgroup.
   std::unique_ptr<TensorMemory, void (*)(TensorMemory*)> tensor{nullptr, nullptr};
   void* watch = nullptr;  ///< The monitor's.
@@ -231,6 +242,7 @@ struct Grid {
   std::atomic<uint64_t> next_cluster{0};
   std::atomic<bool> stop{false};
   std::mutex print_mutex;
+  SpinVote vote;
 
   uint32_t block_threads() const { return threads[0] * threads[1] * threads[2]; }
   uint32_t block_warps() const { return (block_threads() + kLanes - 1) / kLanes; }

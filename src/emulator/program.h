@@ -205,6 +205,8 @@ struct Kernel {
   uint32_t dynamic_align = 16;
   uint32_t local_bytes = 0;                  ///< Of one lane.
   uint32_t max_threads = 0;                  ///< 0: no bound was given.
+  std::array<uint32_t, 3> need_threads{};    ///< .reqntid; 0: none are required.
+  uint32_t registers = 0;                    ///< Of a thread at launch, for setmaxnreg; 0: unknown.
   std::array<uint32_t, 3> cluster{0, 0, 0};  ///< 0: none is required.
 
   /// Offset of the dynamic shared memory.

@@ -136,6 +136,7 @@ std::unique_ptr<Warp> Pool::make_warp(Worker& worker, Cta& cta, uint32_t index) 
   warp->kernel = &kernel;
   warp->code = kernel.code.data();
   warp->index = index;
+  warp->registers_owned = kernel.registers;
   const uint32_t threads = grid.block_threads() - index * kLanes;
   warp->born = threads >= kLanes ? kAllLanes : (1u << threads) - 1;
   warp->alive = warp->mask = warp->born;

@@ -74,7 +74,7 @@ void Warp::reschedule(std::optional<uint32_t> rotate) {
   if (rotate) {
     const size_t pick = *rotate % others.size();
     if (!others[pick].blocked) best = pick;
-  } else {
+  } else if (!stays || blocked) {
     uint32_t lowest = blocked ? kNone : pc;
     for (size_t i = 0; i < others.size(); ++i) {
       if (!others[i].blocked && others[i].pc < lowest) {
@@ -96,6 +96,20 @@ void Warp::reschedule(std::optional<uint32_t> rotate) {
   for (const Split& s : others) {
     if (s.pc >= pc && can_join(s.blocked, s.wait)) meeting_pc = std::min(meeting_pc, s.pc);
   }
+}
+
+void Warp::turn_splits() {
+  others.push_back({pc, mask, blocked, wait});
+  const Split next = others.front();
+  others.erase(others.begin());
+  pc = next.pc;
+  mask = next.mask;
+  blocked = next.blocked;
+  wait = next.wait;
+}
+
+bool Warp::at_cluster_barrier(uint32_t lanes) const {
+  return cluster_arrival == cta->cluster->barrier_generation && (cluster_lanes & lanes) != 0;
 }
 
 bool Warp::can_run() const {
@@ -146,11 +160,15 @@ bool BulkGroups::reached(uint32_t pending, bool read_only) {
   for (size_t i = 0; i < wanted; ++i) {
     if (groups[i].unread > 0 || (!read_only && groups[i].unwritten > 0)) return false;
   }
+  forget_done();
+  return true;
+}
+
+void BulkGroups::forget_done() {
   while (groups.size() > 1 && groups[0].unread == 0 && groups[0].unwritten == 0) {
     groups.pop_front();
     ++first;
   }
-  return true;
 }
 
 }  // namespace fa4::emulator

@@ -15,6 +15,8 @@ namespace {
 constexpr uint32_t kLongestTurn = 20000;
 /// Splits of a warp change turns after so many slices, lest one spin while another should go on.
 constexpr uint32_t kRotation = 16;
+/// After so many instructions in which no warp began to wait they may all be looking at memory.
+constexpr uint64_t kLookForSpins = 1 << 16;
 
 std::string triple(const std::array<uint32_t, 3>& x) {
   return std::string("(") + std::to_string(x[0]) + ", " + std::to_string(x[1]) + ", " +
@@ -29,10 +31,18 @@ std::string waits_of(const Warp& warp) {
   splits.push_back({warp.pc, warp.mask, warp.blocked, warp.wait});
   for (const Split& s : splits) {
     text += "\n  ";
-    text += place_of(warp, s.pc) + ": lanes " + hex(s.mask) + " wait for " + describe(s.wait) +
-            state_of(*warp.cta, s.wait);
+    text += place_of(warp, s.pc) + ": lanes " + hex(s.mask);
+    text += s.blocked ? " wait for " + describe(s.wait) + state_of(*warp.cta, s.wait)
+                      : " go round in a loop, and nothing changes what they look at";
   }
   return text;
+}
+
+/// Beyond, a kernel starts copies in a loop and waits for none.
+void check_in_flight(const Cluster& cluster) {
+  constexpr uint32_t kMost = 1 << 20;
+  if (cluster.pending_ops < kMost) return;
+  throw Fault("more than " + std::to_string(kMost) + " asynchronous operations in flight");
 }
 
 }  // namespace
@@ -47,6 +57,19 @@ void Tally::add(const Tally& other) {
   add_roles(roles, other.roles);
 }
 
+/// ", in consume: softmax": the functions of the source that an instruction belongs to.
+std::string functions_of(const Kernel& kernel, const Site& site) {
+  constexpr int kMost = 4;
+  std::string text;
+  int count = 0;
+  for (uint32_t f = site.function; f != 0; f = kernel.functions[f].parent) {
+    const bool outermost = kernel.functions[f].parent == 0;
+    if (++count > kMost && !outermost) continue;
+    text.insert(0, kernel.functions[f].name + (text.empty() ? "" : ": "));
+  }
+  return text.empty() ? text : ", in " + text;
+}
+
 std::string place_of(const Warp& warp, uint32_t pc) {
   const Kernel& kernel = warp.program();
   const Site& site = kernel.sites[std::min<size_t>(pc, kernel.sites.size() - 1)];
@@ -55,7 +78,7 @@ std::string place_of(const Warp& warp, uint32_t pc) {
   if (site.source_line != 0) {
     const bool named = site.source_file < kernel.files.size();
     text += std::string(" (") + (named ? kernel.files[site.source_file] : "file") + ":" +
-            std::to_string(site.source_line) + ")";
+            std::to_string(site.source_line) + functions_of(kernel, site) + ")";
   }
   return text + ": " + std::string(site.opcode);
 }
@@ -88,7 +111,7 @@ std::string describe(const Wait& wait) {
     case WaitKind::kTensorDealloc:
       return "the other CTA of the pair to deallocate " + value + " columns";
     case WaitKind::kRegisters:
-      return "free registers";
+      return value + " registers a thread";
     case WaitKind::kGridDependency:
       return "the grid before";
   }
@@ -105,12 +128,14 @@ Worker::Worker(Grid& grid, uint64_t seed, Monitor* monitor)
 Worker::~Worker() = default;
 
 void Worker::start(std::unique_ptr<AsyncOp> op) {
+  check_in_flight(*op->cluster);
   if (monitor_ != nullptr) monitor_->op_starts(*op);
   async_.start(std::move(op));
   nudge();
 }
 
 void Worker::start(AsyncQueue& queue, std::unique_ptr<AsyncOp> op) {
+  check_in_flight(*op->cluster);
   if (monitor_ != nullptr) monitor_->op_starts(*op);
   async_.start(queue, std::move(op));
   nudge();
@@ -154,11 +179,15 @@ void Worker::run() {
       throw Fault(deadlock_report());
     }
     turn(*warp);
+    if (executed_ - progress_ >= kLookForSpins) {
+      if (is_deadlocked()) throw Fault(deadlock_report());
+      progress_ = executed_;
+    }
   }
+  grid_.vote.leave();
 }
 
-void Worker::turn(Warp& warp) {
-  const uint32_t budget = slice();
+void Worker::run_turn(Warp& warp, uint32_t budget) {
   try {
     if (monitor_ == nullptr) {
       run_slice<false>(warp, budget);
@@ -168,19 +197,28 @@ void Worker::turn(Warp& warp) {
   } catch (const Fault& fault) {
     throw Fault(place_of(warp, warp.pc) + ": " + fault.what());
   }
+}
+
+void Worker::turn(Warp& warp) {
+  run_turn(warp, slice());
   if (warp.is_done()) {
+    progress_ = executed_;
     dequeue(warp);
     finish(warp);
     return;
   }
   if (!warp.others.empty()) {
-    if (++warp.turns % kRotation == 0) {
+    warp.stays = ++warp.turns % kRotation == 0;
+    if (warp.stays) {
       warp.reschedule(static_cast<uint32_t>(random_()));
     } else {
       warp.reschedule();
     }
   }
-  if (!warp.can_run()) dequeue(warp);
+  if (!warp.can_run()) {
+    progress_ = executed_;
+    dequeue(warp);
+  }
   if (executed_ > grid_.options.max_instructions) {
     throw Fault("no end after " + std::to_string(executed_) + " warp-instructions; now at " +
                 place_of(warp, warp.pc));

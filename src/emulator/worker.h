@@ -63,6 +63,9 @@ class Worker {
     if (grid_.options.timing == Timing::kEarliest) settle_async();
   }
 
+  /// Memory has another value than before: atomic instructions say so, others need not.
+  void changed() { changed_ = true; }
+
   /// Puts a warp that can run among those that will.
   void enqueue(Warp& warp);
 
@@ -72,6 +75,7 @@ class Worker {
   Warp* choose();
   uint32_t slice();
   void turn(Warp& warp);
+  void run_turn(Warp& warp, uint32_t budget);
   Step watched_step(Warp& warp, const Inst& inst, uint32_t lanes);
   template <bool kWatched>
   void run_slice(Warp& warp, uint32_t budget);
@@ -80,6 +84,12 @@ class Worker {
   bool step_async();
   void settle_async();
   std::string deadlock_report() const;
+  // spin.cpp
+  bool comes_round(Warp& warp);
+  bool spins(Warp& warp);
+  bool all_spin();
+  /// Whether nothing will ever change, although warps can run: all of them wait by looking.
+  bool is_deadlocked();
 
   Grid& grid_;
   Monitor* monitor_;
@@ -91,12 +101,15 @@ class Worker {
   std::vector<std::unique_ptr<Cluster>> clusters_;
   std::vector<Warp*> runnable_;
   uint64_t executed_ = 0;
+  uint64_t progress_ = 0;  ///< `executed_` when a warp last began to wait, or an operation went on.
+  bool changed_ = false;   ///< Memory, by an atomic instruction.
   uint64_t next_change_ = 0;  ///< kPriority: when the running warp drops to the lowest.
   uint64_t lowest_priority_ = 0;
   uint32_t async_rate_ = 1;  ///< kRandom: one step in so many turns.
 };
 
-/// "warp 3 of CTA (0, 0, 0), PTX line 123 (forward.cuh:45): bar.sync".
+/// "warp 3 of CTA (0, 0, 0), PTX line 123 (forward.cuh:45, in consume: softmax): bar.sync".
+std::string functions_of(const Kernel& kernel, const Site& site);
 std::string place_of(const Warp& warp, uint32_t pc);
 std::string describe(const Wait& wait);
 /// What is awaited, as it stands: ", pending 3 of 4, 512 bytes to come"; empty if nothing is known.

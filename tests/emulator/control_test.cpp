@@ -103,6 +103,54 @@ TEST(Call, UnderAGuard) {
 }
 
 /// Its local array, its labels and its shared variable are its own.
+/// A function's return is no thread's end: what it started may go on. (The judge looks.)
+TEST(Call, ReturnsWithACopyUnderWay) {
+  const auto out = lanes_of(R"(
+    .shared .align 16 .b32 tile[32];
+    .reg .b32 at;
+    mov.u32 at, tile;
+    shl.b32 x, t, 2;
+    add.u32 at, at, x;
+    st.shared.u32 [at], t;
+    fence.proxy.async.shared::cta;
+    bar.sync 0;
+    setp.eq.u32 p, t, 0;
+    mov.u32 at, tile;
+    { .param .b64 to; .param .b32 from; .param .b32 one;
+      st.param.b64 [to], P;
+      st.param.b32 [from], at;
+      selp.u32 x, 1, 0, p;
+      st.param.b32 [one], x;
+      call send, (to, from, one); }
+    @p cp.async.bulk.wait_group 0;
+    bar.sync 0;
+    mul.lo.u32 o, t, 3;
+    @p bra END;
+    bra DONE;
+  END:
+    ld.shared.u32 x, [tile+4];
+    mov.u32 o, x;
+  DONE:
+  )",
+                            R"(.func send(.param .b64 to, .param .b32 from, .param .b32 one)
+{
+  .reg .b64 a;
+  .reg .b32 b, c;
+  .reg .pred p;
+  ld.param.b64 a, [to];
+  ld.param.b32 b, [from];
+  ld.param.b32 c, [one];
+  setp.eq.u32 p, c, 0;
+  @p ret;
+  cp.async.bulk.global.shared::cta.bulk_group [a], [b], 128;
+  cp.async.bulk.commit_group;
+  ret;
+}
+)");
+  EXPECT_EQ(out[0], 1u);
+  EXPECT_EQ(out[5], 15u);
+}
+
 TEST(Call, FunctionsHaveNamesOfTheirOwn) {
   const auto out = lanes_of(R"(
     .local .b32 a[2];

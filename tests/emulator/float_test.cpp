@@ -109,6 +109,25 @@ TEST(Float, PackedPairsAreTwoNumbers) {
             pair(12582911.f, 12582912.f));
 }
 
+/// FA4's own kernels use fma.rn.f32.bf16: 16-bit factors, a float32 sum that is rounded once.
+TEST(Float, MixedTypesAreWidenedFirst) {
+  constexpr uint64_t kThird = 0x3eab, kMinusThree = 0xc040;          // bf16: 0.333984375, -3
+  constexpr uint64_t kHalfThird = 0x3555, kHalfMinusThree = 0xc200;  // fp16: 0.333251953125, -3
+  const float c = 1e-8f;
+  EXPECT_EQ(evaluate("fma.rn.f32.bf16 d, h, i, c;", kThird, kMinusThree, bits(c)),
+            bits(std::fma(0.333984375f, -3.0f, c)));
+  EXPECT_EQ(evaluate("fma.rn.f32.f16 d, h, i, c;", kHalfThird, kHalfMinusThree, bits(c)),
+            bits(std::fma(0.333251953125f, -3.0f, c)));
+  EXPECT_EQ(evaluate("fma.rp.f32.bf16 d, h, i, c;", 0x3f80, 0x3f80, bits(1e-30f)),
+            bits(1.00000012f));
+  EXPECT_EQ(evaluate("add.f32.bf16 d, h, b;", kThird, bits(1)), bits(1.333984375f));
+  EXPECT_EQ(evaluate("sub.rn.f32.f16 d, h, b;", kHalfMinusThree, bits(1)), bits(-4));
+  EXPECT_EQ(evaluate("add.sat.f32.f16 d, h, b;", kHalfThird, bits(1)), bits(1));
+  EXPECT_EQ(evaluate("@!p fma.rn.f32.bf16 d, h, i, c;", kThird, kMinusThree, 0), 0xdeadbeefu);
+  EXPECT_NE(load_error(".reg .b32 d;\n.reg .b16 h;\nadd.ftz.f32.f16 d, h, d;"), "");
+  EXPECT_NE(load_error(".reg .b64 d;\n.reg .b16 h;\nadd.f64.f16 d, h, d;"), "");
+}
+
 TEST(Float, HalvesRoundOnce) {
   // 1 + 2^-11 in float16 is half-way, and rounds to even.
   EXPECT_EQ(evaluate("add.f16 k, h, i;", 0x3c00, 0x1000), 0x3c00u);

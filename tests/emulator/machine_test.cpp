@@ -187,6 +187,64 @@ TEST(Machine, CtasOfAClusterShareMemory) {
   for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(buffers[0][i], i < 32 ? 101u : 100u);
 }
 
+/// Lanes of a warp come to the cluster's barrier one after the other, some at another arrival.
+TEST(Machine, LanesArriveAtTheClusterBarrierApart) {
+  Buffers buffers(1, std::vector<uint32_t>(64));
+  const Ran ran = run_body(kPrelude + R"(
+    .shared .align 8 .b8 bar[8];
+    setp.eq.u32 %p1, %t, 0;
+    @%p1 mbarrier.init.shared.b64 [bar], 1;
+    bar.sync 0;
+    setp.eq.u32 %p2, %t, 33;
+    @%p2 mbarrier.arrive.shared.b64 _, [bar];
+    @!%p1 bra OTHERS;
+  WAIT:
+    mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0;
+    @!%p3 bra WAIT;
+    barrier.cluster.arrive.release;
+    bra MEET;
+  OTHERS:
+    barrier.cluster.arrive.release;
+  MEET:
+    barrier.cluster.wait.acquire;
+    barrier.cluster.arrive.release;
+    barrier.cluster.wait.acquire;
+    st.global.u32 [%out], 3;
+  )",
+                           buffers, {.threads = {64, 1, 1}});
+  EXPECT_EQ(ran.error, "");
+  EXPECT_EQ(buffers[0], std::vector<uint32_t>(64, 3));
+}
+
+/// 128 registers a thread: two warps give 88 each, two take 64 more; who takes waits.
+TEST(Machine, RegistersComeFromThePool) {
+  const auto ptx = [](const std::string& taken, const std::string& bounds) {
+    return ".version 9.0\n.target sm_90a\n.visible .entry k(.param .u64 p0)\n" + bounds + R"(
+{
+  .reg .b32 %t;
+  .reg .pred %p;
+  mov.u32 %t, %tid.x;
+  setp.lt.u32 %p, %t, 256;
+  @%p bra TAKE;
+  setmaxnreg.dec.sync.aligned.u32 40;
+  bra END;
+TAKE:
+  setmaxnreg.inc.sync.aligned.u32 )" +
+           taken + ";\nEND:\n  bar.sync 0;\n  ret;\n}\n";
+  };
+  const auto error = [&](const std::string& taken, const std::string& bounds) {
+    Buffers buffers(1, std::vector<uint32_t>(1));
+    return run_module(ptx(taken, bounds), "k", buffers, {.threads = {512, 1, 1}}).error;
+  };
+  EXPECT_EQ(error("216", ".maxntid 512, 1, 1"), "");
+  const std::string tooMuch = error("224", ".maxntid 512, 1, 1");
+  EXPECT_NE(tooMuch.find("wait for 224 registers a thread: the CTA has "), std::string::npos)
+      << tooMuch;
+  EXPECT_EQ(error("224", ".maxntid 512, 1, 1\n.maxnreg 136"), "");
+  EXPECT_NE(error("216", ".maxntid 512, 1, 1\n.minnctapersm 2"), "");
+  EXPECT_EQ(error("256", ""), "");  // the assembler ignores it without bounds
+}
+
 // ---- what goes wrong ---------------------------------------------------------------------------
 
 TEST(Machine, WildAddressesAreErrors) {
@@ -218,7 +276,8 @@ TEST(Machine, DeadlockSaysWhoWaitsForWhat) {
 
 TEST(Machine, ALoopWithoutEndIsFound) {
   Buffers buffers(1, std::vector<uint32_t>(1));
-  const Ran ran = run_body("L: bra L;", buffers, {}, {.max_instructions = 1000000});
+  const Ran ran = run_body(".reg .b32 a;\nmov.u32 a, 0;\nL: add.u32 a, a, 1;\nbra L;", buffers, {},
+                           {.max_instructions = 1000000});
   EXPECT_NE(ran.error.find("no end"), std::string::npos) << ran.error;
 }
 
@@ -276,6 +335,88 @@ TEST(Machine, LaunchesAreChecked) {
             std::string::npos);
   EXPECT_NE(error_of("", 32, {.blocks = {3, 1, 1}, .cluster = {2, 1, 1}}).find("multiple"),
             std::string::npos);
+}
+
+TEST(Machine, WhatAKernelRequiresIsChecked) {
+  const auto error = [](const std::string& bounds, const LaunchConfig& config) {
+    Buffers buffers(1, std::vector<uint32_t>(1));
+    return run_module(".version 9.0\n.target sm_90a\n.visible .entry k(.param .u64 p0)\n" + bounds +
+                          "\n{ ret; }\n",
+                      "k", buffers, config)
+        .error;
+  };
+  const std::string threads = ".reqntid 64, 2";
+  EXPECT_EQ(error(threads, {.threads = {64, 2, 1}}), "");
+  EXPECT_NE(error(threads, {.threads = {64, 1, 1}}).find("allowed: 64, 2, 1"), std::string::npos);
+  const std::string cluster = ".reqnctapercluster 2";
+  EXPECT_EQ(error(cluster, {.blocks = {4, 1, 1}, .threads = {32, 1, 1}}), "");
+  EXPECT_NE(error(cluster, {.blocks = {4, 1, 1}, .threads = {32, 1, 1}, .cluster = {4, 1, 1}})
+                .find("the cluster is 4, 1, 1; allowed: 2, 1, 1"),
+            std::string::npos);
+  EXPECT_NE(error(".blocksareclusters", {}).find("not supported"), std::string::npos);
+}
+
+/// More host threads than there are clusters, or than the system gives.
+TEST(Machine, WorkersWithoutWork) {
+  Buffers buffers(1, std::vector<uint32_t>(32));
+  const Unjudged several_workers;
+  const Ran ran = run_body(kPrelude + "st.global.u32 [%out], 1;", buffers, {.threads = {32, 1, 1}},
+                           {.workers = 4000000000u});
+  EXPECT_EQ(ran.error, "");
+  EXPECT_EQ(buffers[0], std::vector<uint32_t>(32, 1));
+}
+
+/// Two phases without an end: a producer and a consumer that wait for each other, with lines.
+TEST(Machine, DeadlockNamesTheRoles) {
+  constexpr char kPtx[] = R"(
+.version 9.0
+.target sm_90a
+.address_size 64
+.file 1 "pipe.cu"
+.visible .entry k(.param .u64 p0) {
+  .reg .b32 t;
+  .reg .pred one, first, p;
+  .shared .align 8 .b64 full;
+  .shared .align 8 .b64 empty;
+  .loc 1 10 1
+  mov.u32 t, %tid.x;
+  setp.eq.u32 one, t, 0;
+  setp.lt.u32 first, t, 32;
+  @one mbarrier.init.shared::cta.b64 [full], 1;
+  @one mbarrier.init.shared::cta.b64 [empty], 1;
+  bar.sync 0;
+  .loc 1 20 3
+  @!first bra CONSUME;
+  .loc 1 30 1, function_name $name0, inlined_at 1 20 3
+EMPTY:
+  mbarrier.try_wait.parity.shared::cta.b64 p, [empty], 0;
+  @!p bra EMPTY;
+  bra END;
+  .loc 1 21 3
+CONSUME:
+  .loc 1 40 1, function_name $name1, inlined_at 1 21 3
+  .loc 1 50 1, function_name $name2, inlined_at 1 40 1
+FULL:
+  mbarrier.try_wait.parity.shared::cta.b64 p, [full], 0;
+  @!p bra FULL;
+  .loc 1 60 1
+END:
+  ret;
+}
+.section .debug_str {
+$name0:
+.b8 95,90,78,51,102,97,52,55,112,114,111,100,117,99,101,69,118,0
+$name1:
+.b8 95,90,55,99,111,110,115,117,109,101,118,0
+$name2:
+.b8 104,101,108,112,101,114,0
+}
+)";
+  Buffers buffers(1, std::vector<uint32_t>(1));
+  const std::string error = run_module(kPtx, "k", buffers, {.threads = {64, 1, 1}}).error;
+  EXPECT_NE(error.find("(pipe.cu:30, in produce): mbarrier.try_wait"), std::string::npos) << error;
+  EXPECT_NE(error.find("(pipe.cu:50, in consume: helper): mbarrier.try_wait"), std::string::npos)
+      << error;
 }
 
 }  // namespace

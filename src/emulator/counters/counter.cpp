@@ -63,7 +63,8 @@ Counter::Counter(const Grid& grid)
       blocked_(warps_) {
   for (size_t pc = 0; pc < kinds_.size(); ++pc) {
     const std::string_view opcode = kernel_.sites[pc].opcode;
-    kinds_[pc].fma = opcode.starts_with("fma.");
+    kinds_[pc].fma = kernel_.code[pc].kind == Class::kFloat && opcode.starts_with("fma.");
+    kinds_[pc].results = opcode.ends_with("x2") ? 2 : 1;
     kinds_[pc].barrier = opcode.starts_with("mbarrier.");
     kinds_[pc].mbarrier =
         opcode.starts_with("mbarrier.try_wait") || opcode.starts_with("mbarrier.test_wait");
@@ -98,8 +99,10 @@ void Counter::after(Warp& warp, uint32_t pc, uint32_t lanes, bool done) {
   ++c.instructions;
   c.thread_instructions += static_cast<uint64_t>(std::popcount(lanes));
   ++c.classes[static_cast<size_t>(class_of)];
-  if (kind.fma) ++c.fma;
-  if (class_of == Class::kSpecial) c.special += static_cast<uint64_t>(std::popcount(lanes));
+  if (kind.fma) c.fma += kind.results;
+  if (class_of == Class::kSpecial) {
+    c.special += kind.results * static_cast<uint64_t>(std::popcount(lanes));
+  }
   if (!kind.waits && !complete_) return;
   ++c.waits;
   c.blocked += blocked_[warp.index] ? 1 : 0;

@@ -47,6 +47,7 @@ class Counter final : public Monitor {
   /// What is told of an instruction from its opcode.
   struct Kind {
     bool fma = false;
+    uint8_t results = 1;    ///< Of a lane: 2 of packed pairs.
     bool waits = false;     ///< At a barrier, but for mbarriers.
     bool mbarrier = false;  ///< try_wait, test_wait
     bool barrier = false;   ///< Any of mbarrier's.

@@ -15,7 +15,7 @@ struct Counts {
   uint64_t instructions = 0;         ///< Of warps.
   uint64_t thread_instructions = 0;  ///< Of their lanes that took part.
   std::array<uint64_t, kClasses> classes{};
-  uint64_t fma = 0;           ///< Instructions among `classes[kFloat]` that are fused.
+  uint64_t fma = 0;           ///< Fused ones among `classes[kFloat]`; those of pairs count twice.
   uint64_t special = 0;       ///< Results of ex2, lg2, rcp, rsqrt, sin, cos, tanh, sqrt: lanes.
   uint64_t matrix_flops = 0;  ///< Of wgmma, mma and tcgen05.mma.
   uint64_t copied_bytes = 0;  ///< By bulk and tensor copies.

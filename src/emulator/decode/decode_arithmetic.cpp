@@ -41,6 +41,38 @@ void emit_float(Decoder& d, const FloatForm& form, size_t sources) {
   d.emit(exec::floating(form, d.inst), is_special(form.op) ? Class::kSpecial : Class::kFloat);
 }
 
+/// add, sub and fma.f32.f16 or .bf16: all sources but the last are narrow. They are made float32
+/// first, which is exact; the sum is rounded once.
+void emit_mixed(Decoder& d, const FloatForm& form, Type narrow, size_t sources) {
+  if (form.type != Type::kF32 || form.flush || form.relu ||
+      (narrow != Type::kF16 && narrow != Type::kBF16)) {
+    d.fail("no such mixed form; allowed: .f32.f16 and .f32.bf16");
+  }
+  d.want_operands(1 + sources);
+  uint32_t wide[2] = {};
+  for (size_t i = 0; i + 1 < sources; ++i) {
+    exec::Conversion widening;
+    widening.from = narrow;
+    wide[i] = d.temporary(Type::kF32);
+    d.use_temporary(&Inst::d, wide[i], true);
+    d.read(&Inst::a, d.operand(i + 1), narrow);
+    d.emit(exec::convert(widening, d.inst), Class::kConvert);
+    d.next_part();
+  }
+  d.write(&Inst::d, d.operand(0), Type::kF32);
+  for (size_t i = 0; i + 1 < sources; ++i) d.use_temporary(kSources[i], wide[i], false);
+  d.read(kSources[sources - 1], d.operand(sources), Type::kF32);
+  d.emit(exec::floating(form, d.inst), Class::kFloat);
+}
+
+/// An instruction of one type, or of a narrow one that it names too.
+void emit_float_or_mixed(Decoder& d, FloatOp op, Type type, size_t sources) {
+  const auto narrow = d.mods.take_type();
+  const FloatForm form = float_form(d, op, type);
+  if (narrow) return emit_mixed(d, form, *narrow, sources);
+  emit_float(d, form, sources);
+}
+
 /// The forms that set the carry (.cc) or take it in (addc, subc, madc): PTX ISA 9.7.2.
 void emit_carry(Decoder& d, exec::CarryOp op, Type type, bool takes, bool sets) {
   const uint32_t size = ptx::size_of(type);
@@ -71,7 +103,7 @@ void add_or_sub(Decoder& d, bool sub) {
     return emit_carry(d, sub ? exec::CarryOp::kSub : exec::CarryOp::kAdd, type, false, true);
   }
   if (ptx::is_float(type)) {
-    return emit_float(d, float_form(d, sub ? FloatOp::kSub : FloatOp::kAdd, type), 2);
+    return emit_float_or_mixed(d, sub ? FloatOp::kSub : FloatOp::kAdd, type, 2);
   }
   IntegerOp op = sub ? IntegerOp::kSub : IntegerOp::kAdd;
   if (d.mods.take("sat")) {
@@ -131,12 +163,7 @@ void mad(Decoder& d) {
   }
 }
 
-void fma(Decoder& d) {
-  const Type type = d.take_type();
-  // fma.rn.f32.bf16: the products are of another type than the sum.
-  if (d.mods.take_type()) d.fail("mixed types are not supported");
-  emit_float(d, float_form(d, FloatOp::kFma, type), 3);
-}
+void fma(Decoder& d) { emit_float_or_mixed(d, FloatOp::kFma, d.take_type(), 3); }
 
 void div(Decoder& d) {
   const Type type = d.take_type();

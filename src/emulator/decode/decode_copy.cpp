@@ -114,9 +114,8 @@ ReduceKind reduction(Decoder& d) {
   return static_cast<ReduceKind>(op + 1);
 }
 
-MapType element_type(Decoder& d) {
-  d.mods.take("noftz");
-  switch (d.take_type()) {
+MapType map_type(const Decoder& d, Type type) {
+  switch (type) {
     case Type::kU32:
     case Type::kB32:
       return MapType::kU32;
@@ -138,6 +137,11 @@ MapType element_type(Decoder& d) {
     default:
       d.fail("a reduction of that type");
   }
+}
+
+MapType element_type(Decoder& d) {
+  d.mods.take("noftz");
+  return map_type(d, d.take_type());
 }
 
 void bulk_copy(Decoder& d, bool reduces) {
@@ -245,6 +249,35 @@ void cp(Decoder& d) {
 constexpr OpcodeEntry kCopyOpcodes[] = {{"cp", cp}};
 
 }  // namespace
+
+/// st.async [a], b, [mbar] and red.async.op [a], b, [mbar]
+void async_store(Decoder& d, bool reduces) {
+  for (const std::string_view word : {"weak", "relaxed", "cluster", "shared::cluster"}) {
+    d.mods.take(word);
+  }
+  if (!d.mods.take("mbarrier::complete_tx::bytes")) {
+    d.fail("only .mbarrier::complete_tx::bytes is supported");
+  }
+  const size_t count = d.mods.take("v2") ? 2 : d.mods.take("v4") ? 4 : 1;
+  const ReduceKind reduce = reduces ? reduction(d) : ReduceKind::kReplace;
+  const Type type = d.take_type();
+  const uint32_t bytes = ptx::size_of(type);
+  if ((bytes != 4 && bytes != 8) || bytes * count > 16 ||
+      (reduces && (count > 1 || ptx::is_float(type)))) {
+    d.fail("no such form");
+  }
+  if (reduces) {
+    d.inst.mod[2] = static_cast<uint8_t>(reduce);
+    d.inst.mod[3] = static_cast<uint8_t>(map_type(d, type));
+  }
+  d.inst.mod[5] = static_cast<uint8_t>(bytes);
+  d.want_operands(3);
+  d.inst.mod[8] = list_address(d, d.operand(0), &Inst::b);
+  d.inst.mod[9] = list_address(d, d.operand(2), &Inst::c);
+  d.read_list(d.operand(1), type);
+  if (d.inst.list_size != 2 + count) d.fail("the vector has another size");
+  d.emit(exec::async_store(), Class::kCopy);
+}
 
 std::span<const OpcodeEntry> copy_opcodes() { return kCopyOpcodes; }
 

@@ -115,6 +115,7 @@ size_t without_policy(Decoder& d, size_t operands) {
 /// ld and st: a register or a vector of them, and an address, in the order that the opcode has.
 template <bool kLoads>
 void load_or_store(Decoder& d) {
+  if (!kLoads && d.mods.take("async")) return async_store(d, false);
   MemoryForm form;
   form.space = take_space(d);
   take_hints(d);
@@ -165,7 +166,10 @@ void atomic(Decoder& d, bool result) {
   d.emit(exec::atomic(form, op, global, d.inst), Class::kAtomic);
 }
 void atom(Decoder& d) { atomic(d, true); }
-void red(Decoder& d) { atomic(d, false); }
+void red(Decoder& d) {
+  if (d.mods.take("async")) return async_store(d, true);
+  atomic(d, false);
+}
 
 // ---- addresses ---------------------------------------------------------------------------------
 

@@ -188,14 +188,17 @@ void mbarrier(Decoder& d) {
 // ---- others ------------------------------------------------------------------------------------
 
 void setmaxnreg(Decoder& d) {
-  if (!d.mods.take("inc") && !d.mods.take("dec")) d.fail(".inc or .dec is wanted");
+  const bool more = d.mods.take("inc");
+  if (!more && !d.mods.take("dec")) d.fail(".inc or .dec is wanted");
   d.mods.take("sync");
   d.mods.take("aligned");
   d.mods.take("u32");
   d.want_operands(1);
   const int64_t n = d.immediate(d.operand(0), 24, 256);
   if (n % 8 != 0) d.fail("a multiple of 8 is wanted");
-  emit_sync(d, SyncOp::kNothing, kConverged);
+  d.inst.imm = n;
+  d.inst.mod[0] = more ? 1 : 0;
+  emit_sync(d, SyncOp::kRegisters, kConverged);
 }
 
 void griddepcontrol(Decoder& d) {

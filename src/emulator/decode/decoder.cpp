@@ -18,6 +18,11 @@ constexpr uint64_t kMaxLocalBytes = 512 * 1024;
 constexpr uint64_t kMaxSharedBytes = 256 * 1024;
 constexpr uint64_t kMaxParamBytes = 32764;
 constexpr size_t kMaxRegisters = size_t{1} << 22;
+/// Of a kernel, and of a module's kernels together. Tables of branches and calls can make a small
+/// text large.
+constexpr size_t kMaxInstructions = size_t{1} << 20;
+constexpr size_t kMaxModuleInstructions = size_t{1} << 22;
+constexpr size_t kMaxText = size_t{1} << 27;
 /// Instructions times registers: beyond, every register has a place of its own, which costs memory
 /// in proportion to the registers instead of to their square.
 constexpr size_t kMaxLiveness = size_t{1} << 31;
@@ -41,6 +46,9 @@ std::byte* allocate(ModuleData& data, const ptx::Variable& v) {
 void store_element(std::byte* at, Type type, const Operand& o,
                    const std::unordered_map<std::string_view, std::byte*>& places, uint32_t line) {
   uint64_t bits = o.bits;
+  if (ptx::size_of(type) > sizeof bits || type == Type::kPred) {
+    fail_at(line, "initial values of a variable of ." + std::string(ptx::name_of(type)));
+  }
   if (o.kind == Operand::Kind::kFloat) {
     const double x = o.single ? std::bit_cast<float>(static_cast<uint32_t>(o.bits))
                               : std::bit_cast<double>(o.bits);
@@ -71,6 +79,16 @@ std::string source_name(std::string_view mangled) {
     rest.remove_prefix(name.size());
   }
   return std::string(name.empty() ? mangled : name);
+}
+
+/// Registers that a thread has at launch. The assembler gives a kernel with setmaxnreg as many as
+/// its bounds allow; without bounds it ignores the instruction.
+uint32_t registers_at_launch(const ptx::Function& f, uint32_t max_threads) {
+  constexpr uint32_t kOfMultiprocessor = 65536, kMost = 256, kUnit = 8;
+  if (f.max_registers != 0) return std::min(f.max_registers, kMost);
+  if (max_threads == 0) return 0;
+  const uint64_t threads = align_up(max_threads, kLanes) * std::max(f.min_ctas, 1u);
+  return std::min(static_cast<uint32_t>(kOfMultiprocessor / threads / kUnit * kUnit), kMost);
 }
 
 std::vector<SourceFunction> functions_of(const ptx::Module& module, const ptx::Function& f) {
@@ -109,7 +127,12 @@ std::shared_ptr<ModuleData> make_data(const ptx::Module& module) {
 }  // namespace
 
 std::shared_ptr<const Program> decode(const std::shared_ptr<const std::string>& source) {
+  if (source->size() > kMaxText) {
+    fail_at(1, "the text has " + std::to_string(source->size()) +
+                   " bytes; allowed: " + std::to_string(kMaxText));
+  }
   const ptx::Module module = ptx::parse(*source);
+  size_t instructions = 0;
   auto program = std::make_shared<Program>();
   program->source = source;
   program->data = make_data(module);
@@ -129,6 +152,8 @@ std::shared_ptr<const Program> decode(const std::shared_ptr<const std::string>& 
     kernel->files = files;
     kernel->functions = functions_of(module, f);
     Decoder(module, f, *kernel).run();
+    instructions += kernel->code.size();
+    if (instructions > kMaxModuleInstructions) fail_at(f.line, "kernels that large");
     program->kernels.push_back(std::move(kernel));
   }
   return program;
@@ -148,10 +173,12 @@ void Decoder::run() {
   const uint64_t bound =
       std::max(product(function_->max_threads), product(function_->need_threads));
   kernel_.max_threads = static_cast<uint32_t>(std::min<uint64_t>(bound, 1024));
-  for (size_t i = 0; i < 3; ++i) kernel_.cluster[i] = function_->cluster[i];
-  if (registers_.size() > kMaxRegisters) {
-    fail_at(function_->line, "more than " + std::to_string(kMaxRegisters) + " registers");
+  kernel_.registers = registers_at_launch(*function_, kernel_.max_threads);
+  for (size_t i = 0; i < 3; ++i) {
+    kernel_.cluster[i] = function_->cluster[i];
+    kernel_.need_threads[i] = function_->need_threads[i];
   }
+  check_registers();
   registers_.place(kernel_, kernel_.code.size() * registers_.size() < kMaxLiveness);
   exec::watch_tensor_loads(kernel_);
 }
@@ -198,7 +225,13 @@ void Decoder::declare_local(const ptx::Variable& v) {
   scopes_[scope_].symbols[v.name] = symbol;
 }
 
+void Decoder::check_registers() const {
+  if (registers_.size() <= kMaxRegisters) return;
+  fail_at(function_->line, "more than " + std::to_string(kMaxRegisters) + " registers");
+}
+
 void Decoder::declare_register(const ptx::RegisterDeclaration& r) {
+  check_registers();
   if (r.count > 0) {
     scopes_[scope_].families[r.name] = r;
   } else {
@@ -262,6 +295,10 @@ void Decoder::emit(Handler handler, Class kind, uint8_t flags) {
   inst.kind = kind;
   inst.flags = flags;
   const auto pc = static_cast<uint32_t>(kernel_.code.size());
+  if (pc >= kMaxInstructions) {
+    fail("more than " + std::to_string(kMaxInstructions) +
+         " instructions, calls and tables of branches written out");
+  }
   for (RegisterRef& r : pending_) {
     r.pc = pc;
     registers_.refs().push_back(r);

@@ -93,8 +93,10 @@ class Decoder {
   Space param_space(const Operand& address);
   /// Predicates that the text does not name: a new one, and the carry of .cc instructions.
   uint32_t temporary_predicate() { return registers_.add(Type::kPred); }
+  uint32_t temporary(Type type) { return registers_.add(type); }
   uint32_t carry();
   void use_predicate(Field field, uint32_t predicate, bool is_write);
+  void use_temporary(Field field, uint32_t reg, bool is_write) { note(field, reg, is_write); }
   /// One source instruction becomes several: forgets all of the last one but the guard.
   void next_part(bool guarded = true);
   /// Adds the instruction; one source instruction may become several.
@@ -130,6 +132,7 @@ class Decoder {
   void read_guard();
   void open_scope(bool sees_outer);
   void close_scope();
+  void check_registers() const;
   void declare_params();
   void declare_local(const ptx::Variable& v);
   void declare_register(const ptx::RegisterDeclaration& r);
@@ -156,6 +159,7 @@ class Decoder {
   uint32_t scope_ = 0;
   std::vector<Jump> jumps_;
   std::vector<Call> calls_;
+  size_t written_out_ = 0;  ///< Statements of functions, at all their calls.
   uint32_t local_top_ = 0;
   uint32_t carry_ = kNone;
   uint32_t source_function_ = 0;

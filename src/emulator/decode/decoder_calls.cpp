@@ -11,7 +11,7 @@ namespace fa4::emulator::decode {
 namespace {
 
 constexpr size_t kMaxDepth = 64;
-constexpr size_t kMaxInstructions = size_t{1} << 20;
+constexpr size_t kMaxStatements = size_t{1} << 20;
 
 }  // namespace
 
@@ -118,8 +118,8 @@ void Decoder::inline_body(const ptx::Function& f, const Operand* results,
   function_ = &f;
   calls_.push_back({&f, {}});
   for (const ptx::Statement& s : f.body) {
+    if (++written_out_ > kMaxStatements) fail("calls make the kernel too large");
     decode_statement(s);
-    if (kernel_.code.size() > kMaxInstructions) fail("calls make the kernel too large");
   }
   const auto end = static_cast<uint32_t>(kernel_.code.size());
   for (const uint32_t pc : calls_.back().returns) kernel_.code[pc].target = end;

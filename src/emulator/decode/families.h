@@ -20,4 +20,7 @@ std::span<const OpcodeEntry> launch_opcodes();  ///< clusterlaunchcontrol
 std::span<const OpcodeEntry> rare_opcodes();    ///< What compilers seldom write: mul24, dp2a, testp
 std::span<const OpcodeEntry> matrix_opcodes();  ///< ldmatrix, stmatrix, mma, wgmma
 
+/// st.async and red.async, which tables of st and red come to.
+void async_store(Decoder& d, bool reduces);
+
 }  // namespace fa4::emulator::decode

@@ -27,6 +27,10 @@ Handler bulk_copy();
 Handler bulk_wait();
 Handler bulk_commit();
 
+/// st.async, red.async. The list: destination, mbarrier, values. b, c: offsets of the first two;
+/// mod[8], mod[9] bytes of their addresses, mod[5] of a value; mod[2] ReduceKind, mod[3] MapType.
+Handler async_store();
+
 /// cp.async: a destination (shared), b source (global), c bytes to read (kNone: all);
 /// mod[0]: size of the copy.
 Handler copy_async();

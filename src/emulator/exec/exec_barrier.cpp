@@ -14,6 +14,9 @@ std::string state_of(const Cta& cta, const Wait& wait) {
     const std::string of = b.expected == kEveryThread ? "all" : std::to_string(b.expected);
     return ": " + std::to_string(b.arrived) + " threads of " + of + " have come";
   }
+  if (wait.kind == WaitKind::kRegisters) {
+    return ": the CTA has " + std::to_string(cta.registers_free) + " to give to one warp's threads";
+  }
   if (wait.kind != WaitKind::kMbarrier) return {};
   const Cta& owner = cta_of(*cta.cluster, static_cast<uint32_t>(wait.address));
   for (const Mbarrier& b : owner.mbarriers.barriers) {
@@ -160,21 +163,22 @@ Step warp_sync(Warp& w, const Inst& i, uint32_t mask) {
 
 Step cluster_arrive(Warp& w, const Inst&, uint32_t mask) {
   Cluster& cluster = *w.cta->cluster;
-  if (w.cluster_arrival == cluster.barrier_generation) {
+  if (w.at_cluster_barrier(mask)) {
     // It has arrived and not waited: hardware is not known to allow it; here it waits.
     return w.block({WaitKind::kClusterBarrier, w.cluster_arrival, 0});
   }
   w.wait = {};
+  if (w.cluster_arrival != cluster.barrier_generation) w.cluster_lanes = 0;
   w.cluster_arrival = cluster.barrier_generation;
+  w.cluster_lanes |= mask;
   cluster.barrier_arrived += static_cast<uint32_t>(std::popcount(mask));
   check_complete(cluster);
   return Step::kNext;
 }
 
-Step cluster_wait(Warp& w, const Inst&, uint32_t) {
-  const Cluster& cluster = *w.cta->cluster;
+Step cluster_wait(Warp& w, const Inst&, uint32_t mask) {
   if (w.cluster_arrival == kNone) throw Fault("a wait at the cluster barrier without an arrival");
-  if (w.cluster_arrival == cluster.barrier_generation) {
+  if (w.at_cluster_barrier(mask)) {
     return w.block({WaitKind::kClusterBarrier, w.cluster_arrival, 0});
   }
   return w.pass();
@@ -300,6 +304,21 @@ Step pending_count(Warp& w, const Inst& i, uint32_t mask) {
   return Step::kNext;
 }
 
+/// 9.7.19.5: registers come from the CTA's pool, which has those that other warps gave back.
+Step registers(Warp& w, const Inst& i, uint32_t) {
+  const auto wanted = static_cast<uint32_t>(i.imm);
+  uint32_t& owned = w.registers_owned;
+  const bool more = i.mod[0] != 0;
+  if (w.program().registers == 0 || (more ? wanted <= owned : wanted >= owned)) return w.pass();
+  uint32_t& free = w.cta->registers_free;
+  if (more && wanted - owned > free) return w.block({WaitKind::kRegisters, wanted, 0});
+  free += owned;
+  free -= wanted;
+  owned = wanted;
+  if (!more) w.cta->wake(WaitKind::kRegisters);
+  return w.pass();
+}
+
 Step nothing(Warp&, const Inst&, uint32_t) { return Step::kNext; }
 Step yield(Warp&, const Inst&, uint32_t) { return Step::kYield; }
 
@@ -331,6 +350,8 @@ Handler sync_handler(SyncOp op) {
       return wait;
     case SyncOp::kMbarrierPending:
       return pending_count;
+    case SyncOp::kRegisters:
+      return registers;
     case SyncOp::kNothing:
       return nothing;
     case SyncOp::kYield:

@@ -356,7 +356,9 @@ Step copy_bulk(Warp& w, const Inst& i, uint32_t mask) {
 
 Step commit_bulk(Warp& w, const Inst&, uint32_t mask) {
   for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
-    groups_of(w, static_cast<uint32_t>(std::countr_zero(rest))).groups.emplace_back();
+    BulkGroups& groups = groups_of(w, static_cast<uint32_t>(std::countr_zero(rest)));
+    groups.groups.emplace_back();
+    groups.forget_done();
   }
   return Step::kNext;
 }

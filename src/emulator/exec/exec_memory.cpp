@@ -158,13 +158,14 @@ T combine(ReduceOp op, Type type, bool global, T old, T b, T c) {
 
 /// One element: other host threads may do the same.
 template <class T>
-T update(std::byte* at, ReduceOp op, Type type, bool global, T b, T c) {
+T update(Worker& worker, std::byte* at, ReduceOp op, Type type, bool global, T b, T c) {
   T* p = reinterpret_cast<T*>(at);
   T old = __atomic_load_n(p, __ATOMIC_RELAXED);
   T next = 0;
   do {
     next = combine<T>(op, type, global, old, b, c);
   } while (!__atomic_compare_exchange_n(p, &old, next, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+  if (next != old) worker.changed();
   return old;
 }
 
@@ -180,7 +181,7 @@ Step atomic_lanes(Warp& w, const Inst& i, uint32_t mask) {
     for (uint32_t k = 0; k < count; ++k) {
       const auto b = static_cast<T>(w.reg<W>(list[k])[lane]);
       const T c = i.c != kNone ? static_cast<T>(w.reg<W>(i.c)[lane]) : T{0};
-      const T old = update<T>(at + k * sizeof(T), op, type_of(i), i.mod[3] != 0, b, c);
+      const T old = update<T>(*w.worker, at + k * sizeof(T), op, type_of(i), i.mod[3] != 0, b, c);
       if (i.list_size > count) w.reg<W>(list[count + k])[lane] = old;
     }
   });

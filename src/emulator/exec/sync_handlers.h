@@ -19,8 +19,9 @@ enum class SyncOp : uint8_t {
   kMbarrierComplete,
   kMbarrierWait,
   kMbarrierPending,
-  kNothing,  ///< Fences and hints.
-  kYield,    ///< Lets others run.
+  kRegisters,  ///< setmaxnreg: imm registers; mod[0]: more of them
+  kNothing,    ///< Fences and hints.
+  kYield,      ///< Lets others run.
 };
 Handler sync_handler(SyncOp op);
 

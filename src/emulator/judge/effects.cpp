@@ -24,6 +24,8 @@ constexpr Row kRows[] = {
     {"selp", Effect::kSelect},
     {"ld.", Effect::kLoad},
     {"ldu.", Effect::kLoad},
+    {"st.async", Effect::kAsyncStore},
+    {"red.async", Effect::kAsyncStore},
     {"st.", Effect::kStore},
     {"atom", Effect::kAtomic},
     {"red.", Effect::kAtomic},
@@ -117,6 +119,10 @@ std::vector<EffectInfo> effects_of(const Kernel& kernel) {
   std::vector<EffectInfo> all;
   for (size_t pc = 0; pc < kernel.code.size(); ++pc) {
     all.push_back(effect_of(kernel.sites[pc].opcode));
+    // The `ret` of a function that is written out is a branch.
+    if (all.back().effect == Effect::kExit && (kernel.code[pc].flags & kEnds) == 0) {
+      all.back().effect = Effect::kPlain;
+    }
     all.back().checks_late =
         !kernel.after_loads.empty() && kernel.after_loads[pc] != kernel.code[pc].run;
   }

@@ -16,6 +16,7 @@ enum class Effect : uint8_t {
   kSelect,  ///< selp
   kLoad,
   kStore,
+  kAsyncStore,  ///< st.async, red.async
   kAtomic,
   kBarrierSync,
   kBarrierArrive,

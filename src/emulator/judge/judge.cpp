@@ -141,7 +141,7 @@ void Judge::before_effect(Warp& warp, uint32_t pc, uint32_t lanes) {
       }
       break;
     case Effect::kClusterArrive:
-      if (effects_[pc].releases && warp.cluster_arrival != warp.cta->cluster->barrier_generation) {
+      if (effects_[pc].releases && !warp.at_cluster_barrier(lanes)) {
         threads.publish(cluster_->barrier.current, lanes);
       }
       break;

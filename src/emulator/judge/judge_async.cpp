@@ -134,7 +134,8 @@ void Judge::op_starts(AsyncOp& op) {
   a.component = component;
   a.pc = op.pc;
   a.lane = kWholeWarp;
-  a.async = record->effect != Effect::kCopy;
+  a.async = record->effect != Effect::kCopy && record->effect != Effect::kAsyncStore;
+  a.atomic = record->effect == Effect::kAsyncStore && kernel_.sites[op.pc].opcode[0] == 'r';
   a.in_order = component < layout.slot(0);
   count_operation(op, *record);
   op.record = std::move(record);

@@ -38,7 +38,7 @@ std::string Judge::place(uint32_t pc, const std::string& who) const {
   if (site.source_line != 0) {
     const bool named = site.source_file < kernel_.files.size();
     text += std::string(" (") + (named ? kernel_.files[site.source_file] : "file") + ":" +
-            std::to_string(site.source_line) + ")";
+            std::to_string(site.source_line) + functions_of(kernel_, site) + ")";
   }
   return text + " (" + std::string(site.opcode) + ")";
 }

@@ -96,6 +96,7 @@ struct Function {
   uint32_t need_threads[3] = {0, 0, 0};  ///< .reqntid
   uint32_t cluster[3] = {0, 0, 0};       ///< .reqnctapercluster
   uint32_t max_registers = 0;
+  uint32_t min_ctas = 0;  ///< .minnctapersm
 
   std::vector<Statement> body;
   std::vector<Instruction> instructions;

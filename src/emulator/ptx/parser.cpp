@@ -264,13 +264,18 @@ class Parser {
         parse_triple(f.need_threads);
       } else if (t == ".reqnctapercluster") {
         parse_triple(f.cluster);
-      } else if (t == ".minnctapersm" || t == ".maxnctapersm" || t == ".maxclusterrank") {
+      } else if (t == ".minnctapersm") {
+        in_.take();
+        f.min_ctas = static_cast<uint32_t>(in_.integer());
+      } else if (t == ".maxnctapersm" || t == ".maxclusterrank") {
         in_.take();
         in_.integer();
       } else if (t == ".maxnreg") {
         in_.take();
         f.max_registers = static_cast<uint32_t>(in_.integer());
-      } else if (t == ".explicitcluster" || t == ".noreturn" || t == ".blocksareclusters") {
+      } else if (t == ".blocksareclusters") {
+        in_.fail(".blocksareclusters is not supported");
+      } else if (t == ".explicitcluster" || t == ".noreturn") {
         in_.take();
       } else if (t == ".pragma") {
         skip_to_semicolon();

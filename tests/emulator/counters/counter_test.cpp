@@ -210,6 +210,30 @@ TEST(Counter, TensorMemoryAndProducts) {
   EXPECT_EQ(all.tensor_read, columns + (gemm.steps - 1) * d);
 }
 
+/// Instructions of pairs do two things; what an instruction is taken apart into counts once.
+TEST(Counter, PairsCountTwice) {
+  std::vector<std::vector<uint32_t>> buffers(1, std::vector<uint32_t>(32));
+  const Ran ran = run_body(R"(
+    .reg .b64 D;
+    .reg .b32 d;
+    .reg .b16 h;
+    mov.b64 D, 0;
+    mov.b32 d, 0;
+    mov.b16 h, 0;
+    fma.rn.f32x2 D, D, D, D;
+    fma.rn.f32 d, d, d, d;
+    fma.rn.f32.bf16 d, h, h, d;
+    ex2.approx.ftz.bf16x2 d, d;
+    ex2.approx.ftz.f32 d, d;
+  )",
+                           buffers, {.threads = {32, 1, 1}}, counted());
+  ASSERT_EQ(ran.error, "");
+  Counts all;
+  for (const RoleCounts& role : ran.tally.roles) all.add(role.counts);
+  EXPECT_EQ(all.fma, 2u + 1 + 1);
+  EXPECT_EQ(all.special, 32u * (2 + 1));
+}
+
 TEST(Counter, NotTogetherWithChecks) {
   std::vector<std::vector<uint32_t>> buffers = {std::vector<uint32_t>(1)};
   RunOptions options = counted();

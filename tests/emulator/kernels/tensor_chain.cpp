@@ -144,13 +144,17 @@ std::vector<uint32_t> expected(const Inputs& in) {
 
 const char* chain_source() { return kSource; }
 
-ChainRun run_chain(const std::string& ptx, const RunOptions& options) {
+ChainProblem chain_problem() {
   const Inputs in = make_inputs();
-  std::vector<std::vector<uint32_t>> buffers = {
-      packed(in.q), packed(in.k), packed(in.v),
-      std::vector<uint32_t>(size_t{128} * 64, 0x7fc00000)};
-  const Ran ran = run_module(ptx, "chain", buffers, {.threads = {160, 1, 1}}, options);
-  return {ran.error, ran.error.empty() && buffers[3] == expected(in), ran.tally};
+  return {{packed(in.q), packed(in.k), packed(in.v),
+           std::vector<uint32_t>(size_t{128} * 64, 0x7fc00000)},
+          expected(in)};
+}
+
+ChainRun run_chain(const std::string& ptx, const RunOptions& options) {
+  ChainProblem p = chain_problem();
+  const Ran ran = run_module(ptx, "chain", p.buffers, {.threads = {kChainThreads, 1, 1}}, options);
+  return {ran.error, ran.error.empty() && p.buffers[3] == p.result, ran.tally};
 }
 
 }  // namespace fa4::emulator::test

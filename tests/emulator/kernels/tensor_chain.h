@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "emulator/emulator.h"
 
@@ -12,6 +13,14 @@ namespace fa4::emulator::test {
 
 /// For NVRTC; the entry is "chain".
 const char* chain_source();
+
+/// What the kernel takes, in its parameters' order: Q, K, V and room for O; and what O shall be.
+struct ChainProblem {
+  std::vector<std::vector<uint32_t>> buffers;
+  std::vector<uint32_t> result;
+};
+ChainProblem chain_problem();
+constexpr uint32_t kChainThreads = 160;
 
 struct ChainRun {
   std::string error;

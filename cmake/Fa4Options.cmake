@@ -12,10 +12,15 @@ target_compile_options(fa4_options INTERFACE
   $<$<AND:$<BOOL:${FA4_HAS_DANGLING_REFERENCE}>,$<COMPILE_LANGUAGE:CXX>>:-Wno-dangling-reference>)
 
 # Parsed once, before every source. A source still includes what it uses: builds with sanitizers do
-# without this.
+# without this, and so do those that compile many files as one.
 set(FA4_PRECOMPILED
   <algorithm> <array> <atomic> <bit> <cmath> <cstddef> <cstdint> <cstring> <functional> <limits>
   <map> <memory> <mutex> <optional> <span> <string> <string_view> <vector>)
+function(fa4_precompile target)
+  if(NOT CMAKE_UNITY_BUILD)
+    target_precompile_headers(${target} PRIVATE ${FA4_PRECOMPILED} ${ARGN})
+  endif()
+endfunction()
 if(FA4_SANITIZE)
   set(CMAKE_DISABLE_PRECOMPILE_HEADERS ON)
   target_compile_options(fa4_options INTERFACE
@@ -35,17 +40,37 @@ else()
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
 endif()
 
-# With CMAKE_UNITY_BUILD several files are compiled as one, and parse what they include once: names in
-# anonymous namespaces must differ within a target. Batches take ten seconds or so, so that all cores
-# have some. A file that Highway includes again for each of its targets stays alone.
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
-function(fa4_leave_highway_alone)
+# With CMAKE_UNITY_BUILD the files of a target are compiled as one, and parse what they include once:
+# names in anonymous namespaces must differ within a target. No target takes longer than the CPU's
+# micro-kernels, which is one file.
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 0)
+
+# Files that Highway includes again for each of its targets, as one: a file that it includes again, and
+# that includes them. The header says which targets. Gives the list of what to compile; the target needs
+# CMAKE_CURRENT_BINARY_DIR among its include directories.
+function(fa4_highway_sources result name targets_header)
+  if(NOT CMAKE_UNITY_BUILD)
+    set(${result} ${ARGN} PARENT_SCOPE)
+    return()
+  endif()
+  set(again)
+  set(once)
   foreach(source ${ARGN})
-    file(STRINGS ${source} again REGEX "hwy/foreach_target.h" LIMIT_COUNT 1)
-    if(again)
-      set_property(SOURCE ${source} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
+    file(STRINGS ${source} includes REGEX "hwy/foreach_target.h" LIMIT_COUNT 1)
+    if(includes)
+      file(RELATIVE_PATH source ${PROJECT_SOURCE_DIR}/src ${source})
+      string(APPEND again "#include \"${source}\"\n")
+    else()
+      list(APPEND once ${source})
     endif()
   endforeach()
+  set(file ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
+  # Each of the files says that it is the one to include again; the last word is this one's.
+  set(include_again "#undef HWY_TARGET_INCLUDE\n#define HWY_TARGET_INCLUDE \"${name}.cpp\"\n")
+  file(CONFIGURE OUTPUT ${file} @ONLY CONTENT
+    "#include \"${targets_header}\"\n${include_again}#include \"hwy/foreach_target.h\"\n${again}${include_again}")
+  set_property(SOURCE ${file} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
+  set(${result} ${file} ${once} PARENT_SCOPE)
 endfunction()
 
 if(FA4_FEW_TARGETS)

@@ -24,8 +24,6 @@ template <class T>
 using Wide =
     std::conditional_t<sizeof(T) == 2, std::conditional_t<std::is_signed_v<T>, int32_t, uint32_t>,
                        std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>>;
-template <class T>
-constexpr uint32_t kBits = 8 * sizeof(T);
 
 struct Add {
   template <class T>
@@ -130,7 +128,7 @@ struct Brev {
   template <class T>
   static T run(T a) {
     T r = 0;
-    for (uint32_t i = 0; i < kBits<T>; ++i) r = static_cast<T>(r << 1 | (a >> i & 1));
+    for (uint32_t i = 0; i < 8 * sizeof(T); ++i) r = static_cast<T>(r << 1 | (a >> i & 1));
     return r;
   }
 };

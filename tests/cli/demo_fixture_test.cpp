@@ -12,13 +12,14 @@
 
 #include "cli/demo_batch.h"
 #include "oracle/oracle.h"
+#include "support/places.h"
 
 namespace fa4::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-fs::path source_folder() { return fs::path(FA4_SOURCE_DIR) / "data" / "minilm"; }
+fs::path source_folder() { return fs::path(test::kSourceFolder) / "data" / "minilm"; }
 
 /// A copy of the fixture that a test may spoil; gone at the test's end.
 class Copy {

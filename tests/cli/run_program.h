@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <string>
 
+#include "support/places.h"
+
 namespace fa4::cli {
 
 struct Outcome {
@@ -18,7 +20,8 @@ struct Outcome {
 
 /// Runs "ENVIRONMENT fa4 ARGUMENTS" through the shell.
 inline Outcome run_program(const std::string& arguments, const std::string& environment = "") {
-  const std::string command = environment + " '" FA4_PROGRAM "' " + arguments + " 2>&1 </dev/null";
+  const std::string command =
+      environment + " '" + test::kProgram + "' " + arguments + " 2>&1 </dev/null";
   Outcome outcome;
   std::FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return outcome;

@@ -2,8 +2,10 @@
 // mbarriers, wgmma, tensor memory, exits.
 #include <fstream>
 #include <iterator>
+#include <string>
 
 #include "emulator/judge/rule_case.h"
+#include "support/places.h"
 
 namespace fa4::emulator::test {
 namespace {
@@ -228,7 +230,7 @@ TEST(JudgeRules, AreAList) {
 
 /// docs/emulator.md has the list's rows, to the letter.
 TEST(JudgeRules, StandInTheDocs) {
-  std::ifstream file(FA4_SOURCE_DIR "/docs/emulator.md");
+  std::ifstream file(std::string(fa4::test::kSourceFolder) + "/docs/emulator.md");
   const std::string docs((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   for (const RuleText& text : all_rules()) {
     const std::string row = "| `" + std::string(text.name) + "` | " +

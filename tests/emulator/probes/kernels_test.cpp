@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 #include <sstream>
+#include <string>
 #include <thread>
 
 #include "emulator/probes/apart.h"
@@ -13,6 +14,7 @@
 #include "emulator/probes/kernel_cases.h"
 #include "gpu/jit/nvrtc.h"
 #include "oracle/oracle.h"
+#include "support/places.h"
 
 namespace fa4::emulator::probes {
 namespace {
@@ -21,7 +23,8 @@ using Records = std::map<std::string, Record>;
 
 const Records& fixture() {
   static const Records records = [] {
-    std::ifstream file(FA4_SOURCE_DIR "/tests/emulator/probes/h200_kernels.txt");
+    std::ifstream file(std::string(fa4::test::kSourceFolder) +
+                       "/tests/emulator/probes/h200_kernels.txt");
     std::stringstream text;
     text << file.rdbuf();
     return parse_fixture(text.str()).value();

@@ -4,9 +4,11 @@
 
 #include <fstream>
 #include <sstream>
+#include <string>
 
 #include "emulator/probes/fixture.h"
 #include "gpu/emulator_settings.h"
+#include "support/places.h"
 
 namespace fa4::emulator::probes {
 namespace {
@@ -15,7 +17,7 @@ using Records = std::map<std::string, Record>;
 
 const Records& fixture() {
   static const Records records = [] {
-    std::ifstream file(FA4_SOURCE_DIR "/tests/emulator/probes/h200.txt");
+    std::ifstream file(std::string(fa4::test::kSourceFolder) + "/tests/emulator/probes/h200.txt");
     std::stringstream text;
     text << file.rdbuf();
     return parse_fixture(text.str()).value();

@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <set>
+#include <span>
 
 #include "gpu/configs.h"
+#include "gpu/jit/kernels.h"
+#include "gpu/jit/store.h"
 
 namespace fa4::gpu {
 namespace {
@@ -73,6 +76,10 @@ TEST_P(CompileKernel, IsCleanAndQuick) {
   EXPECT_FALSE(compiled->serialized) << compiled->log;
   EXPECT_EQ(compiled->registers, kernel.registers) << compiled->log;
   EXPECT_NE(compiled->ptx.find(".entry " + kernel.entry), std::string::npos);
+  // Tests that run this kernel in the emulator need not compile it again.
+  const jit::Store store(jit::Store::default_folder());
+  store.put(jit::cache_key(kernel.program, CodeFormat::kPtx, *version),
+            std::as_bytes(std::span(compiled->ptx)));
 }
 
 std::string test_name(const testing::TestParamInfo<size_t>& info) {
@@ -105,6 +112,18 @@ TEST(Compile, PtxNeedsNoAssembler) {
   EXPECT_NE(text.find(".target sm_90a"), std::string::npos);
   EXPECT_EQ(text.find('\0'), std::string::npos);
   EXPECT_EQ(static_cast<int>(cubin->code[1]), 'E');  // an ELF file
+}
+
+// The PTX on the way to machine code is the PTX that the emulator gets.
+TEST(Compile, PtxIsTheSameEitherWay) {
+  const auto version = jit::nvrtc_version();
+  if (!version.ok()) GTEST_SKIP() << version.status().message();
+  const KernelConfig kernel = all_kernels().front();
+  const auto ptx = jit::compile(kernel.program, CodeFormat::kPtx);
+  const auto cubin = jit::compile(kernel.program);
+  ASSERT_TRUE(ptx.ok() && cubin.ok());
+  EXPECT_FALSE(ptx->ptx.empty());
+  EXPECT_EQ(ptx->ptx, cubin->ptx);
 }
 
 }  // namespace

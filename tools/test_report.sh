@@ -19,6 +19,35 @@ end_part() {
     $((SECONDS - part_start))
 }
 
+# Runs parts one after another beside what the caller does next; what they print waits for join_parts.
+start_parts() { # PART...
+  local part note
+  for part in "$@"; do rm -f "build/log/$part".{output,counts}; done
+  for part in "$@"; do
+    passed=0 failed=0 skipped=0 notes=()
+    { begin_part "$part"; "part_$part"; end_part; } >"build/log/$part.output" 2>&1
+    for note in "$passed $failed $skipped" "${notes[@]}"; do
+      printf '%s\n' "$note"
+    done >"build/log/$part.counts"
+  done &
+  parts_process=$!
+}
+join_parts() { # PART...
+  local counts ok bad out
+  wait "$parts_process"
+  for part_name in "$@"; do
+    counts=()
+    cat "build/log/$part_name.output"
+    mapfile -t counts <"build/log/$part_name.counts"
+    [ ${#counts[@]} -gt 0 ] || { fail "$part_name" "did not come to its end"; continue; }
+    read -r ok bad out <<<"${counts[0]}"
+    passed=$((passed + ok))
+    failed=$((failed + bad))
+    skipped=$((skipped + out))
+    notes+=("${counts[@]:1}")
+  done
+}
+
 pass() { passed=$((passed + 1)); }
 fail() { # NAME [WHY]
   failed=$((failed + 1))
@@ -75,20 +104,22 @@ run_counting() { # COMMAND...
   [ "$status" = 0 ] || [ "$bad" -gt 0 ] || fail "$1" "ended with status $status"
 }
 
-# A GoogleTest program, its tests shared out over the cores (eight at most): a line for each suite as
-# it ends, the whole output of tests that fail.
-run_gtest() { # PROGRAM
-  local program=$1 log=build/log/$part_name shards status=0 line i runs=()
-  shards=$(nproc)
-  [ "$shards" -le 8 ] || shards=8
+# How many test processes run at a time.
+test_cores() { echo $(($(nproc) < 8 ? $(nproc) : 8)); }
+
+# A GoogleTest program, its tests dealt out to processes, one a core at a time: a line for each suite as
+# it ends, the whole output of tests that fail. SHARDS: how many processes, by default one a core. More
+# keep every core busy to the end.
+run_gtest() { # PROGRAM [FILTER [SHARDS]]
+  local program=$1 filter=${2:-} log=build/log/$part_name shards=${3:-} status line i cores
+  cores=$(test_cores)
+  [ -n "$shards" ] || shards=$cores
+  [ -z "$filter" ] || log=$log.${filter//[^[:alnum:]]/}
+  rm -f "$log".[0-9]*
+  seq 0 $((shards - 1)) | xargs -P "$cores" -I '{}' bash -c '. tools/test_report.sh && run_shard "$@"' _ \
+    "$program" "$filter" "$log" "$shards" '{}'
   for ((i = 0; i < shards; i++)); do
-    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$i "$program" --gtest_color=no 2>&1 </dev/null |
-      tee "$log.$i.log" | awk -f tools/gtest_progress.awk -v results="$log.$i.results" &
-    runs+=($!)
-  done
-  for i in "${!runs[@]}"; do
-    status=0
-    wait "${runs[i]}" || status=$?
+    status=$(cat "$log.$i.status")
     while IFS= read -r line; do
       case $line in
         passed*) passed=$((passed + ${line#passed })) ;;
@@ -99,6 +130,13 @@ run_gtest() { # PROGRAM
     [ "$status" = 0 ] || grep -q '^failed' "$log.$i.results" ||
       fail "$program" "ended with status $status, see $log.$i.log"
   done
+}
+run_shard() { # PROGRAM FILTER LOG SHARDS SHARD
+  local log=$3.$5
+  GTEST_TOTAL_SHARDS=$4 GTEST_SHARD_INDEX=$5 \
+    "$1" --gtest_color=no ${2:+"--gtest_filter=$2"} 2>&1 </dev/null |
+    tee "$log.log" | awk -f tools/gtest_progress.awk -v results="$log.results"
+  echo "${PIPESTATUS[0]}" >"$log.status"
 }
 
 # What was skipped and what failed, then the closing line; the exit status says whether all is well.

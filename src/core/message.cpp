@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 
 namespace fa4::core {
 
@@ -22,6 +23,7 @@ std::string format_spec(const TensorSpec& spec) {
 }
 
 std::string format_number(double x) {
+  if (std::isnan(x)) return "nan";  // of either sign
   std::array<char, 32> buffer{};
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), x).ptr;
   return {buffer.data(), end};

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "cli/attend_request.h"
@@ -102,6 +103,37 @@ void write_outputs(const AttendRequest& request, AttendArrays& arrays, Outcome& 
   }
 }
 
+/// What the result's numbers are like, so that a run that writes nothing shows something too.
+struct Numbers {
+  double mean_square = 0;
+  double largest = 0;     ///< Of the absolute values.
+  int64_t nonfinite = 0;  ///< Of which the others know nothing.
+};
+
+Numbers numbers_of(const Array& array) {
+  Numbers n;
+  int64_t finite = 0;
+  for (int64_t i = 0; i < array.elements(); ++i) {
+    const double x = get(array, i);
+    if (!std::isfinite(x)) {
+      ++n.nonfinite;
+      continue;
+    }
+    n.mean_square += (x * x - n.mean_square) / static_cast<double>(++finite);
+    n.largest = std::max(n.largest, std::abs(x));
+  }
+  return n;
+}
+
+void print_result(const AttendArrays& arrays, const Outcome& outcome) {
+  const Numbers n = numbers_of(arrays.out);
+  fmt::print("  out       {}: root mean square {:.4g}, largest {:.4g}", describe(arrays.out),
+             std::sqrt(n.mean_square), n.largest);
+  if (n.nonfinite > 0) fmt::print(", {} not finite", n.nonfinite);
+  fmt::print("\n");
+  if (outcome.written.empty()) fmt::print("  nothing was written: --out FILE keeps the result\n");
+}
+
 void print_inputs(const AttendRequest& request, AttendArrays& arrays) {
   Table table({{"tensor", Align::kLeft}, {"dtype and dims", Align::kLeft}, {"file", Align::kLeft}});
   for (const TensorFile& file : request.files) {
@@ -135,6 +167,7 @@ void print_outcome(const AttendRequest& request, AttendArrays& arrays, const Out
   if (request.wants_backward()) {
     fmt::print("  backward  {:.3f} ms\n", outcome.backward_seconds * 1e3);
   }
+  print_result(arrays, outcome);
   if (request.describe) {
     fmt::print("\n{}\n{}\n", outcome.forward_plan, outcome.backward_plan);
   }
@@ -158,6 +191,12 @@ nlohmann::json to_json(const AttendRequest& request, AttendArrays& arrays, const
     json["inputs"][file.tensor->name] = {
         {"file", file.path}, {"dtype", to_string(array.dtype())}, {"dims", array.dims()}};
   }
+  const Numbers n = numbers_of(arrays.out);
+  json["out"] = {{"dtype", to_string(arrays.out.dtype())},
+                 {"dims", arrays.out.dims()},
+                 {"root_mean_square", std::sqrt(n.mean_square)},
+                 {"largest", n.largest},
+                 {"not_finite", n.nonfinite}};
   for (const Written& w : outcome.written) json["written"][w.name] = w.path;
   if (!request.check) return json;
   json["passed"] = all_passed(outcome.checks);

@@ -11,6 +11,7 @@
 #include "cli/bench_report.h"
 #include "cli/command_line.h"
 #include "cli/gpu_bench.h"
+#include "cli/interruption.h"
 #include "cli/terminal.h"
 
 namespace fa4::cli {
@@ -94,6 +95,7 @@ void print_start(const BenchResult& result, const std::string& torch) {
 std::vector<Roofs> measure_all_roofs(const BenchRequest& request, ProgressBar& bar) {
   std::vector<Roofs> roofs;
   for (const int threads : request.grid.threads) {
+    if (Interruption::came()) break;
     bool first = true;
     const auto announce = [&](const std::string& what) {
       if (!first) bar.advance();
@@ -157,18 +159,23 @@ int bench_command(int argc, char** argv) {
                       : torch->available() ? torch->version()
                                            : "not found (" + torch->problem() + ")");
 
+  const Interruption interruption;
   const int64_t roof_steps = kRoofSteps * static_cast<int64_t>(request.grid.threads.size());
   ProgressBar bar(roof_steps + static_cast<int64_t>(grid.size()));
   result.roofs = measure_all_roofs(request, bar);
   for (const Cell& cell : grid) {
+    if (Interruption::came()) break;
     bar.show(cell.name());
-    result.cells.push_back(measure(cell, request.effort, torch.get()));
+    Measured measured = measure(cell, request.effort, torch.get());
+    if (!Interruption::came()) result.cells.push_back(std::move(measured));
     bar.advance();
   }
   bar.clear();
+  result.wanted = grid.size();
+  result.interrupted = result.cells.size() < grid.size();
   print_report(result);
   if (!request.json.empty()) write_json(request.json, result);
-  return kExitOk;
+  return result.interrupted ? Interruption::exit_code() : kExitOk;
 }
 
 }  // namespace fa4::cli

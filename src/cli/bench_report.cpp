@@ -4,6 +4,7 @@
 #include <fa4/version.h>
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cli/array.h"
@@ -154,9 +155,23 @@ void print_groups(const BenchResult& result) {
   table.print();
 }
 
+/// The probes find the machine's clock of one moment, the cells that of another.
+void print_shares_above_one(const BenchResult& result) {
+  const bool any = std::any_of(result.cells.begin(), result.cells.end(), [&](const Measured& m) {
+    const Roof roof = roof_of(m, result.roofs_of(m.cell.threads));
+    return m.ours.present() && rate_of(m.cell, m.ours.best()) > roof.rate;
+  });
+  if (!any) return;
+  fmt::print(
+      "\n  A share above 100%: the roof was measured at another time than the cell, when the "
+      "machine\n"
+      "  was slower (its clock, other programs){}.\n",
+      result.quick ? "; --quick looks at each for a moment only" : "");
+}
+
 void print_goals(const BenchResult& result) {
   const std::vector<Goal> goals = goals_of(result);
-  if (goals.empty() || result.quick) return;
+  if (goals.empty() || result.quick || result.interrupted) return;
   print_title("Goals");
   Table table({{"", Align::kLeft}, {"is"}, {"goal"}, {"what", Align::kLeft}});
   for (const Goal& g : goals) {
@@ -232,8 +247,10 @@ void print_report(const BenchResult& result) {
     print_prefill(result, prefill);
     print_decode(result, decode);
   }
+  print_shares_above_one(result);
   print_groups(result);
   print_goals(result);
+  if (result.interrupted) print_interrupted(result.cells.size(), result.wanted);
 }
 
 nlohmann::json to_json(const BenchResult& result) {
@@ -244,6 +261,7 @@ nlohmann::json to_json(const BenchResult& result) {
                          {"target", result.target},
                          {"torch", result.torch_version},
                          {"torch_problem", result.torch_problem},
+                         {"interrupted", result.interrupted},
                          {"roofs", nlohmann::json::array()},
                          {"cells", nlohmann::json::array()},
                          {"groups", nlohmann::json::array()},

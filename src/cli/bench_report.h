@@ -20,6 +20,8 @@ struct BenchResult {
   bool quick = false;         ///< A look, not a measurement: no goals are held against it.
   std::vector<Roofs> roofs;   ///< One for each thread count.
   std::vector<Measured> cells;
+  size_t wanted = 0;         ///< Cells that were asked for.
+  bool interrupted = false;  ///< Before all of them were measured.
 
   const Roofs& roofs_of(int threads) const;
   bool has_torch() const { return !torch_version.empty(); }

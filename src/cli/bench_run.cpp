@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cli/array.h"
+#include "cli/interruption.h"
 #include "cli/roofs.h"
 #include "cli/stopwatch.h"
 
@@ -135,8 +136,8 @@ Measured measure(const Cell& cell, const Effort& effort, TorchPeer* torch) {
   bool torch_runs = has_torch && torch->prepare(cell);
   if (has_torch && !torch_runs) result.torch_problem = torch->problem();
   bool ours_runs = status.ok();
-  while ((ours_runs && !enough(result.ours, effort)) ||
-         (torch_runs && !enough(result.torch, effort))) {
+  while (!Interruption::came() && ((ours_runs && !enough(result.ours, effort)) ||
+                                   (torch_runs && !enough(result.torch, effort)))) {
     if (ours_runs) {
       let_threads_sleep();
       const Stopwatch watch;

@@ -37,7 +37,7 @@ struct Effort {
   int max_rounds = 50;  ///< but not more often.
 };
 
-/// `torch` may be null.
+/// `torch` may be null. An Interruption ends it sooner: then the cell is not finished.
 Measured measure(const Cell& cell, const Effort& effort, TorchPeer* torch);
 
 }  // namespace fa4::cli

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "cli/command_line.h"
+#include "cli/interruption.h"
 #include "cli/name_filter.h"
 #include "cli/terminal.h"
 #include "gpu/variant.h"
@@ -106,9 +107,12 @@ void measure_cells(const gpu::Runtime& runtime, const std::vector<GpuCell>& cell
   bar.advance();
   const size_t together = 1 + request.variants.size();
   for (size_t first = 0; first < cells.size(); first += together) {
+    if (Interruption::came()) break;
     bar.show(cells[first].name());
-    for (GpuMeasured& m :
-         measure(runtime, std::span(cells).subspan(first, together), request.effort, peers)) {
+    auto measured =
+        measure(runtime, std::span(cells).subspan(first, together), request.effort, peers);
+    if (Interruption::came()) break;
+    for (GpuMeasured& m : measured) {
       result.cells.push_back(std::move(m));
       bar.advance();
     }
@@ -190,8 +194,13 @@ int gpu_bench_command(int argc, char** argv) {
   fmt::print("{}\n\n", paint(fmt::format("fa4 {} bench", version()), Style::kTitle));
   fmt::print("  GPU    {}\n", result.device);
   // What the host pays has nothing to do with a cell; it compiles every kernel.
+  const Interruption interruption;
   if (request.host || request.filter.empty()) result.host = measure_host_cost(runtime);
-  if (!request.host) measure_cells(runtime, cells, request, result);
+  if (!request.host) {
+    measure_cells(runtime, cells, request, result);
+    result.wanted = cells.size();
+    result.interrupted = result.cells.size() < cells.size();
+  }
   print_gpu_report(result);
   if (!request.json.empty()) {
     std::ofstream out(request.json);
@@ -199,7 +208,7 @@ int gpu_bench_command(int argc, char** argv) {
     if (!out.flush()) throw std::runtime_error(request.json + ": could not be written");
     fmt::print("\n  wrote {}\n", request.json);
   }
-  return kExitOk;
+  return result.interrupted ? Interruption::exit_code() : kExitOk;
 }
 
 }  // namespace fa4::cli

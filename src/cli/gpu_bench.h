@@ -84,6 +84,8 @@ struct GpuBenchResult {
   int rounds = 3;
   std::optional<HostCost> host;
   std::vector<GpuMeasured> cells;
+  size_t wanted = 0;         ///< Cells that were asked for.
+  bool interrupted = false;  ///< Before all of them were measured.
 
   /// Ours, then the peers, in the order of the tables.
   std::vector<std::string> providers() const;
@@ -100,7 +102,8 @@ struct GpuEffort {
 void warm_up(const gpu::Runtime& runtime, const std::vector<GpuCell>& cells,
              const GpuEffort& effort, ScriptProcess* peers);
 /// Cells that are one but for their variant: all of them and the peers take turns, round by round,
-/// after a round that does not count. `peers` may be null.
+/// after a round that does not count. `peers` may be null. An Interruption ends it sooner: then the
+/// cells are not finished.
 std::vector<GpuMeasured> measure(const gpu::Runtime& runtime, std::span<const GpuCell> cells,
                                  const GpuEffort& effort, ScriptProcess* peers);
 HostCost measure_host_cost(const gpu::Runtime& runtime);

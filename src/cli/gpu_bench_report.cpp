@@ -153,6 +153,7 @@ void print_gpu_report(const GpuBenchResult& result) {
     print_problems(result);
   }
   if (result.host) print_host_cost(*result.host);
+  if (result.interrupted) print_interrupted(result.cells.size(), result.wanted);
 }
 
 nlohmann::json to_json(const GpuBenchResult& result) {
@@ -163,6 +164,7 @@ nlohmann::json to_json(const GpuBenchResult& result) {
                          {"seconds", result.seconds},
                          {"rounds", result.rounds},
                          {"providers", result.providers()},
+                         {"interrupted", result.interrupted},
                          {"cells", nlohmann::json::array()}};
   for (const GpuMeasured& m : result.cells) {
     const GpuCell& c = m.cell;

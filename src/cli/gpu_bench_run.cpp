@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "cli/gpu_bench.h"
+#include "cli/interruption.h"
 #include "cli/nvml.h"
 #include "gpu/jit/kernels.h"
 #include "gpu/variant.h"
@@ -199,7 +200,7 @@ class Field {
   /// another one each round, forwards and backwards.
   void round(int number, bool record) {
     const int count = static_cast<int>(takers_.size());
-    for (int i = 0; i < count; ++i) {
+    for (int i = 0; i < count && !Interruption::came(); ++i) {
       const int place = (number / 2 + i) % count;
       Taker& taker = takers_[static_cast<size_t>(number % 2 == 0 ? place : count - 1 - place)];
       const auto turn = taker.failed ? std::nullopt : taker.turn(effort_.seconds);
@@ -293,7 +294,10 @@ class Field {
 
 void warm_up(const gpu::Runtime& runtime, const std::vector<GpuCell>& cells,
              const GpuEffort& effort, ScriptProcess* peers) {
-  for (const GpuCell& cell : cells) (void)candidate_of(runtime, cell);
+  for (const GpuCell& cell : cells) {
+    if (Interruption::came()) return;
+    (void)candidate_of(runtime, cell);
+  }
   // torch's libraries choose and build their kernels at a shape's first call; only FlexAttention
   // takes long enough for that to matter before the cell's own start.
   const bool flex = std::count(effort.peers.begin(), effort.peers.end(), "flex") != 0;
@@ -306,7 +310,9 @@ std::vector<GpuMeasured> measure(const gpu::Runtime& runtime, std::span<const Gp
                                  const GpuEffort& effort, ScriptProcess* peers) {
   Field field(runtime, cells, effort, peers);
   field.round(0, false);  // the card has cooled down while the cell was prepared
-  for (int round = 0; round < effort.rounds; ++round) field.round(round, true);
+  for (int round = 0; round < effort.rounds && !Interruption::came(); ++round) {
+    field.round(round, true);
+  }
   return field.finish();
 }
 

@@ -19,6 +19,7 @@ constexpr int kPatienceMilliseconds = 300'000;
 
 /// What the child does between fork and exec: nothing that another thread's lock could stop.
 [[noreturn]] void become(const char* python, const char* script, int input, int output) {
+  signal(SIGINT, SIG_IGN);  // Ctrl-C is its parent's to answer, whose end ends the script.
   dup2(input, STDIN_FILENO);
   dup2(output, STDOUT_FILENO);
   const int null = open("/dev/null", O_WRONLY);

@@ -105,6 +105,11 @@ std::string Table::text() const {
 
 void Table::print(std::FILE* file) const { std::fputs(text().c_str(), file); }
 
+void print_interrupted(size_t finished, size_t wanted) {
+  fmt::print("\n  {}\n", paint(fmt::format("interrupted after {} of {} cells", finished, wanted),
+                               Style::kWarn));
+}
+
 std::string Notes::mark(const std::string& text) {
   const auto found = std::find(texts_.begin(), texts_.end(), text);
   const auto number = found - texts_.begin() + 1;

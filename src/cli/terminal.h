@@ -44,6 +44,9 @@ class Table {
 
 using Align = Table::Align;
 
+/// "interrupted after 3 of 24 cells", behind a report of those.
+void print_interrupted(size_t finished, size_t wanted);
+
 /// Numbered notes below a table, so that a long reason is told once.
 class Notes {
  public:

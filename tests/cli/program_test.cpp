@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -182,6 +185,24 @@ TEST_F(Program, AttendWritesWhatTheOracleComputes) {
   expect_file("dv.npy", backward.dv);
 }
 
+TEST_F(Program, AttendWithoutFilesToWriteTellsWhatItFound) {
+  const test::Case c = write_case();
+  const Outcome run = run_program(attend() + "--scale 0");  // so out is a mean of v's rows
+  ASSERT_EQ(run.code, 0) << run.text;
+  EXPECT_TRUE(run.says("nothing was written: --out FILE")) << run.text;
+  EXPECT_TRUE(run.says("root mean square")) << run.text;
+  AttentionOptions options;
+  options.scale = 0;
+  double largest = 0;
+  for (const double x : oracle::forward(c.tensors(), options).out) {
+    largest = std::max(largest, std::abs(x));
+  }
+  const auto json = nlohmann::json::parse(run_program(attend() + "--scale 0 --json").text);
+  EXPECT_NEAR(json["out"]["largest"].get<double>(), largest, 1e-5 * largest);
+  EXPECT_EQ(json["out"]["dims"].size(), 4U);
+  EXPECT_FALSE(json.contains("written"));
+}
+
 TEST_F(Program, AttendTakesEveryOptionAndTensor) {
   write_case();
   write("bias.npy", test::HostTensor(DType::kFloat32, {1, 4, 33, 40}).fill(0.5));
@@ -328,6 +349,31 @@ TEST_F(Program, BenchTakesTurnsWithThePeer) {
   ASSERT_EQ(json["groups"].size(), 1U);
   EXPECT_DOUBLE_EQ(json["groups"][0]["ratio"].get<double>(),
                    0.5 / cell["fa4"]["best_seconds"].get<double>());
+}
+
+/// The peer's script presses Ctrl-C when the second of two cells begins.
+TEST_F(Program, BenchInterruptedKeepsWhatIsFinished) {
+  std::ofstream(path("python")) << "#!/bin/bash\n"
+                                   "echo '{\"torch\": \"0.0\", \"capability\": \"none\"}'\n"
+                                   "cells=0\n"
+                                   "while read -r line; do case \"$line\" in\n"
+                                   "  *prepare*) cells=$((cells + 1))\n"
+                                   "    [ $cells = 2 ] && kill -INT $PPID\n"
+                                   "    echo '{\"ok\": true}';;\n"
+                                   "  *) echo '{\"seconds\": 0.5}';;\n"
+                                   "esac; done\n";
+  std::filesystem::permissions(path("python"), std::filesystem::perms::owner_all);
+  const Outcome run = run_program(
+      "bench --quick --seqlen 64 --seconds 0.001 --repeats 3 --threads 1 "
+      "--filter 'prefill/fp32/d64/full' --python " +
+      path("python") + " --json " + path("bench.json"));
+  EXPECT_EQ(run.code, 128 + SIGINT) << run.text;
+  EXPECT_TRUE(run.says("interrupted after 1 of 2 cells")) << run.text;
+  std::ifstream in(path("bench.json"));
+  const auto json = nlohmann::json::parse(in);
+  EXPECT_TRUE(json["interrupted"].get<bool>());
+  ASSERT_EQ(json["cells"].size(), 1U);
+  EXPECT_EQ(json["cells"][0]["torch"]["runs"], 3);
 }
 
 }  // namespace

@@ -54,8 +54,8 @@ HostCost::Call call_cost(const gpu::Runtime& runtime, const std::string& what, C
   return cost;
 }
 
-/// Milliseconds from the store on disk to a loaded kernel, as a new process has them: of every eighth
-/// kernel, since what is not in the store has to be compiled first.
+/// Milliseconds from the store on disk to a loaded kernel, as a new process has them: of every
+/// eighth kernel, since what is not in the store has to be compiled first.
 std::vector<double> load_costs(const gpu::Runtime& runtime) {
   constexpr size_t kStep = 8;
   const auto& p = runtime.properties();

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kMostBytes = 16;
 
-struct Value {
+struct AsyncValue {
   std::array<std::byte, kMostBytes> data{};
   uint32_t bytes = 0;
   uint32_t to = 0;  ///< shared::cluster addresses
@@ -24,11 +24,11 @@ struct Value {
 
 class AsyncStore final : public AsyncOp {
  public:
-  AsyncStore(Warp& warp, const Value& value)
+  AsyncStore(Warp& warp, const AsyncValue& value)
       : AsyncOp(*warp.cta->cluster, warp.pc), value_(value) {}
 
   bool step() override {
-    const Value& v = value_;
+    const AsyncValue& v = value_;
     std::byte* to =
         resolve_shared(*cluster, v.to, v.bytes, v.bytes, Access::kWrite, Proxy::kGeneric);
     if (v.reduce == ReduceKind::kReplace) {
@@ -41,7 +41,7 @@ class AsyncStore final : public AsyncOp {
   }
 
  private:
-  Value value_;
+  AsyncValue value_;
 };
 
 uint32_t shared_address(const Warp& w, uint32_t slot, uint32_t bytes, uint32_t offset,
@@ -60,7 +60,7 @@ Step store(Warp& w, const Inst& i, uint32_t mask) {
   for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
     const auto lane = static_cast<uint32_t>(std::countr_zero(rest));
     if (Monitor* monitor = w.worker->monitor()) monitor->lane = lane;
-    Value v;
+    AsyncValue v;
     v.to = shared_address(w, list[0], i.mod[8], i.b, lane);
     v.mbarrier = shared_address(w, list[1], i.mod[9], i.c, lane);
     if (v.to >> kRankShift != v.mbarrier >> kRankShift) {

@@ -10,14 +10,13 @@
 namespace fa4::emulator {
 namespace {
 
-/// Hopper's layout, as far as one word of an H200 shows it, and ptxas's code for an initialisation:
-/// bit 63 the phase's parity, from bit 43 on the pending and from bit 1 on the expected arrivals,
-/// both negated. Between them there is room for the transaction count, whose sign has not been
-/// seen.
+/// Hopper's layout, as an H200 shows it (the probe mbarrier/words): bit 63 the phase's parity, from
+/// bit 43 on the pending and from bit 1 on the expected arrivals, 20 bits each, and from bit 21 on
+/// the transaction count, 21 bits; all of them negated.
 uint64_t image_of(const Mbarrier& b) {
   const auto negated = [](uint32_t count) { return uint64_t{(0u - count) & kMaxArrivals}; };
   return (b.phase & 1) << kParityBit | negated(b.pending) << kPendingBit |
-         (static_cast<uint64_t>(b.bytes) & 0x3fffff) << 21 | negated(b.expected) << 1;
+         (static_cast<uint64_t>(-b.bytes) & 0x1fffff) << 21 | negated(b.expected) << 1;
 }
 
 std::byte* bytes_of(Cluster& cluster, uint32_t address, Access access = Access::kAtomic) {

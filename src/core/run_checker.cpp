@@ -66,6 +66,25 @@ Status check_written(const char* name, const Tensor& t) {
   return {};
 }
 
+/// Where a tensor's elements lie. Strides must have been checked.
+RunChecker::Place place_of(const char* name, const Tensor& t) {
+  int64_t last = 0, elements = 1;
+  for (int i = 0; i < t.rank; ++i) {
+    if (t.dims[i] < 2 || t.strides[i] == 0) continue;
+    last += (t.dims[i] - 1) * t.strides[i];
+    if (__builtin_mul_overflow(elements, t.dims[i], &elements)) elements = 0;  // overlaps itself
+  }
+  const auto begin = reinterpret_cast<uintptr_t>(t.data);
+  const auto size = static_cast<uintptr_t>(size_of(t.dtype));
+  return {name, begin, begin + static_cast<uintptr_t>(last) * size, elements == last + 1};
+}
+
+/// Whether the first or the last element of `a` lies in `b`, which has no gaps.
+bool lies_in(const RunChecker::Place& a, const RunChecker::Place& b) {
+  const auto within = [&](uintptr_t at) { return at >= b.first && at <= b.last; };
+  return b.dense && (within(a.first) || within(a.last));
+}
+
 }  // namespace
 
 bool is_empty(const Tensor& t) {
@@ -73,23 +92,42 @@ bool is_empty(const Tensor& t) {
 }
 
 void RunChecker::output(const char* name, const Tensor& t, const TensorSpec& spec) {
-  if (status_.ok()) status_ = check_shared(name, t);
-  check(name, t, spec);
-  if (status_.ok() && t.present()) status_ = check_written(name, t);
-}
-
-void RunChecker::check(const char* name, const Tensor& t, const TensorSpec& spec) {
   if (status_.ok()) status_ = check_one(name, t, spec);
-  if (t.present() && t.data != nullptr && count_ < kMostTensors) seen_[count_++] = {name, t.data};
+  if (status_.ok()) status_ = check_shared(name, t);
+  if (status_.ok() && t.present()) status_ = check_written(name, t);
+  remember(name, t);
 }
 
-/// What is written in tiles while other tiles are still read must lie apart from it. Views that
-/// overlap further on are not looked for.
+void RunChecker::input(const char* name, const Tensor& t, const TensorSpec& spec) {
+  if (status_.ok()) status_ = check_one(name, t, spec);
+  remember(name, t);
+}
+
+void RunChecker::remember(const char* name, const Tensor& t) {
+  if (!status_.ok() || !t.present() || is_empty(t)) return;
+  if (count_ < kMostTensors) seen_[count_++] = place_of(name, t);
+}
+
+/// What is written in tiles while other tiles are still read must lie apart from it. Two views that
+/// both have gaps are not looked into: they may interleave.
 Status RunChecker::check_shared(const char* name, const Tensor& t) const {
-  for (int i = 0; t.present() && i < count_; ++i) {
-    if (seen_[i].data != t.data) continue;
-    return invalid_argument(string(name) + ": begins where " + seen_[i].name +
-                            " does; allowed: memory of its own, since it is written");
+  if (!t.present() || is_empty(t)) return {};
+  const Place own = place_of(name, t);
+  for (int i = 0; i < count_; ++i) {
+    const Place& other = seen_[i];
+    if (other.first == own.first) {
+      return invalid_argument(string(name) + ": begins where " + other.name +
+                              " does; allowed: memory of its own, since it is written");
+    }
+    if (lies_in(own, other) || lies_in(other, own)) {
+      return invalid_argument(
+          string(name) + ": begins " +
+          to_string(std::max(own.first, other.first) - std::min(own.first, other.first)) +
+          " bytes " + (own.first > other.first ? "behind" : "before") + " the first of " +
+          other.name +
+          ", and shares memory with it; allowed: memory of its own, since it "
+          "is written");
+    }
   }
   return {};
 }

@@ -5,6 +5,7 @@
 #include <fa4/plan.h>
 
 #include <array>
+#include <cstdint>
 
 namespace fa4::core {
 
@@ -17,26 +18,29 @@ class RunChecker {
  public:
   explicit RunChecker(Device device) : device_(device) {}
 
-  void input(const char* name, const Tensor& t, const TensorSpec& spec) { check(name, t, spec); }
-  /// An output must not be broadcast either, nor begin where an earlier tensor begins.
+  /// Where a tensor's elements lie.
+  struct Place {
+    const char* name;
+    uintptr_t first, last;  ///< Of its elements: their addresses.
+    bool dense;             ///< No gaps between.
+  };
+
+  void input(const char* name, const Tensor& t, const TensorSpec& spec);
+  /// An output must not be broadcast either, nor share memory with an earlier tensor.
   void output(const char* name, const Tensor& t, const TensorSpec& spec);
   const Status& status() const { return status_; }
 
  private:
-  void check(const char* name, const Tensor& t, const TensorSpec& spec);
+  void remember(const char* name, const Tensor& t);
   Status check_one(const char* name, const Tensor& t, const TensorSpec& spec) const;
 
   Status check_shared(const char* name, const Tensor& t) const;
 
-  struct Seen {
-    const char* name;
-    const void* data;
-  };
   static constexpr int kMostTensors = 24;  // of a backward call, with room to spare
 
   Device device_;
   Status status_;
-  std::array<Seen, kMostTensors> seen_{};
+  std::array<Place, kMostTensors> seen_{};
   int count_ = 0;
 };
 

@@ -80,6 +80,38 @@ TEST(Views, OutputsHaveMemoryOfTheirOwn) {
   EXPECT_TRUE(attention_backward(t, g).ok());
 }
 
+// q, k, v and out in one buffer, one after the other, each `step` elements behind the one before.
+Status in_one_buffer(int64_t step, int64_t row_stride) {
+  std::vector<float> memory(size_t{8} * kRows * kDim);
+  const auto part = [&](int64_t index) {
+    return Tensor::strided(memory.data() + index * step, DType::kFloat32, {1, kRows, 1, kDim},
+                           {kRows * row_stride, row_stride, kDim, 1});
+  };
+  return attention(part(0), part(1), part(2), part(3));
+}
+
+TEST(Views, OutputsOverlapNothing) {
+  constexpr int64_t kAll = kRows * kDim;
+  EXPECT_TRUE(in_one_buffer(kAll, kDim).ok());
+  const Status late = in_one_buffer(kAll - 1, kDim);  // out's first element is v's last
+  EXPECT_EQ(late.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(late.message().find("out: begins " + std::to_string(4 * (kAll - 1)) +
+                                " bytes behind the first of v, and shares memory with it"),
+            std::string::npos)
+      << late.message();
+  // Rows of four tensors that take turns share nothing.
+  EXPECT_TRUE(in_one_buffer(kDim, 4 * kDim).ok());
+  // An output without gaps around an input's first element.
+  const Buffers b;
+  const Tensor k = Tensor::strided(b.out.data() + 1, DType::kFloat32, {1, kRows, 1, 1},
+                                   {kRows * kDim, kDim, 1, 1});
+  const Tensor q =
+      Tensor::strided(b.q.data(), DType::kFloat32, {1, kRows, 1, 1}, {kRows * kDim, kDim, 1, 1});
+  const Status around = attention(q, k, view(b.v), view(b.out));
+  EXPECT_NE(around.message().find("out: begins 4 bytes before the first of k"), std::string::npos)
+      << around.message();
+}
+
 TEST(Views, EmptyOnesWithTheirOwnStridesAreFine) {
   const std::vector<float> none(1);
   const auto packed = [&](int64_t d) {

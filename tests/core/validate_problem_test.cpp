@@ -5,13 +5,12 @@
 #include <cmath>
 #include <limits>
 
+#include "core/codes.h"
 #include "support/bad_input.h"
 
 namespace fa4::test {
 namespace {
 
-constexpr auto kInvalid = StatusCode::kInvalidArgument;
-constexpr auto kUnsupported = StatusCode::kUnsupported;
 constexpr auto kOutOfMemory = StatusCode::kOutOfMemory;
 const double kNaN = std::nan("");
 constexpr double kInf = std::numeric_limits<double>::infinity();

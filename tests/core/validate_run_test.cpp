@@ -5,13 +5,12 @@
 #include <cstdint>
 #include <limits>
 
+#include "core/codes.h"
 #include "support/bad_input.h"
 
 namespace fa4::test {
 namespace {
 
-constexpr auto kInvalid = StatusCode::kInvalidArgument;
-constexpr auto kUnsupported = StatusCode::kUnsupported;
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
 /// Whether the backend can do the whole call; without it a run can't be refused for its tensors.

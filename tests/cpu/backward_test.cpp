@@ -5,15 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "support/case.h"
+#include "support/numbers.h"
 
 namespace fa4::test {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-const double kNaN = std::nan("");
 
 /// Runs both passes without asking the oracle.
 void run(Case& c) {

@@ -7,11 +7,11 @@
 #include <string>
 
 #include "support/host_tensor.h"
+#include "support/numbers.h"
 
 namespace fa4::test {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 TEST(Combine, MergesPartsAndIgnoresEmptyOnes) {

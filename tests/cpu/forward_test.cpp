@@ -9,11 +9,10 @@
 
 #include "cpu/kernels.h"
 #include "support/case.h"
+#include "support/numbers.h"
 
 namespace fa4::test {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Runs the scope under FA4_CPU_TARGET.
 class WithTarget {

@@ -7,19 +7,16 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "support/case.h"
+#include "support/numbers.h"
 
 namespace fa4::test {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-const double kNaN = std::nan("");
 
 struct Setting {
   const char* name;

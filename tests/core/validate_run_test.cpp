@@ -25,16 +25,16 @@ bool can_run_backward() {
   return can_run(AttentionProblem::backward(call.t, call.g, call.o));
 }
 
-#define SKIP_UNLESS(condition) \
+#define NEEDS(condition) \
   if (!(condition)) GTEST_SKIP() << "the CPU backend can't do this call yet"
 
 TEST(ValidateRun, AcceptsTheLegalCalls) {
-  SKIP_UNLESS(can_run_forward());
+  NEEDS(can_run_forward());
   for (auto make : {dense_call, packed_call}) {
     const Call call = make();
     EXPECT_EQ(run_forward(call).message(), "");
   }
-  SKIP_UNLESS(can_run_backward());
+  NEEDS(can_run_backward());
   for (auto make : {dense_call, packed_call}) {
     const Call call = make();
     ASSERT_TRUE(run_forward(call).ok());
@@ -50,7 +50,7 @@ BadInput null_data(const std::string& name, Tensor AttentionTensors::*tensor) {
 }
 
 TEST(ValidateRun, RefusesNullData) {
-  SKIP_UNLESS(can_run_forward());
+  NEEDS(can_run_forward());
   using T = AttentionTensors;
   expect_refusals({null_data("q", &T::q), null_data("k", &T::k), null_data("v", &T::v),
                    null_data("out", &T::out), null_data("lse", &T::lse),
@@ -75,7 +75,7 @@ BadInput between_elements(const std::string& name, Tensor AttentionTensors::*ten
 }
 
 TEST(ValidateRun, RefusesAddressesBetweenElements) {
-  SKIP_UNLESS(can_run_forward());
+  NEEDS(can_run_forward());
   using T = AttentionTensors;
   expect_refusals(
       {between_elements("q", &T::q), between_elements("k", &T::k), between_elements("v", &T::v),
@@ -88,7 +88,7 @@ TEST(ValidateRun, RefusesAddressesBetweenElements) {
 }
 
 TEST(ValidateRun, RefusesIllegalStrides) {
-  SKIP_UNLESS(can_run_forward());
+  NEEDS(can_run_forward());
   const std::vector<BadInput> table = {
       {"negative stride of q",
        [](Call& c) { c.t.q.strides[1] = -32; },
@@ -137,7 +137,7 @@ TEST(ValidateRun, RefusesIllegalStrides) {
 }
 
 TEST(ValidateRun, RefusesWrongOutputs) {
-  SKIP_UNLESS(can_run_forward());
+  NEEDS(can_run_forward());
   const std::vector<BadInput> table = {
       {"no out", [](Call& c) { c.t.out = {}; }, kInvalid, {"out: absent", "[2, 5, 4, 4]"}},
       {"out of another dtype",
@@ -198,7 +198,7 @@ void set_index(Tensor& tensor, int64_t i, int64_t value) {
 }
 
 TEST(ValidateRun, RefusesWrongLengths) {
-  SKIP_UNLESS(can_run_forward());
+  NEEDS(can_run_forward());
   const std::vector<BadInput> table = {
       {"seqused_q past the rows",
        [](Call& c) { set_index(c.t.seqused_q, 1, 6); },
@@ -225,7 +225,7 @@ TEST(ValidateRun, RefusesWrongLengths) {
 }
 
 TEST(ValidateRun, RefusesWrongCuSeqlens) {
-  SKIP_UNLESS(can_run_forward());
+  NEEDS(can_run_forward());
   const std::vector<BadInput> table = {
       {"first entry not 0",
        [](Call& c) { set_index(c.t.cu_seqlens_q, 0, 1); },
@@ -276,7 +276,7 @@ TEST(ValidateRun, RefusesWrongCuSeqlens) {
 }
 
 TEST(ValidateRun, RefusesWrongGradients) {
-  SKIP_UNLESS(can_run_backward());
+  NEEDS(can_run_backward());
   const std::vector<BadInput> table = {
       {"no out", [](Call& c) { c.t.out = {}; }, kInvalid, {"out: absent"}},
       {"no lse", [](Call& c) { c.t.lse = {}; }, kInvalid, {"lse: absent"}},
@@ -347,7 +347,7 @@ TEST(ValidateRun, RefusesWrongGradients) {
 }
 
 TEST(ValidateRun, ForwardNeedsNoLse) {
-  SKIP_UNLESS(can_run_forward());
+  NEEDS(can_run_forward());
   Call call = dense_call();
   call.t.lse = {};
   EXPECT_EQ(run_forward(call).message(), "");

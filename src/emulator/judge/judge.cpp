@@ -90,7 +90,6 @@ void Judge::before(Warp& warp, uint32_t pc, uint32_t lanes) {
   lanes_ = lanes;
   const EffectInfo& info = effects_[pc];
   lane = static_cast<uint32_t>(std::countr_zero(lanes));
-  if (!info.checks_late) check_registers(warp, pc, lanes);
   cluster_ = static_cast<ClusterWatch*>(warp.cta->cluster->watch);
   own_.base = cluster_->layout.base;
   own_.size = cluster_->components;
@@ -98,6 +97,7 @@ void Judge::before(Warp& warp, uint32_t pc, uint32_t lanes) {
   own_.pc = pc;
   collective_ = false;
   any_undefined_ = false;
+  if (!info.checks_late) check_registers(warp, pc, lanes);
   if (info.effect > Effect::kSelect) before_effect(warp, pc, lanes);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Values that nobody defined.
 #include "emulator/judge/rule_case.h"
+#include "emulator/ptx_kernel.h"
 
 namespace fa4::emulator::test {
 namespace {
@@ -99,6 +100,38 @@ class Undefined : public testing::TestWithParam<RuleCase> {};
 TEST_P(Undefined, IsFound) { check_rule(GetParam()); }
 INSTANTIATE_TEST_SUITE_P(Judge, Undefined, testing::ValuesIn(kCases),
                          [](const auto& c) { return c.param.name; });
+
+/// The first instruction of all is judged too.
+TEST(UndefinedRegisters, FirstInstruction) {
+  std::vector<std::vector<uint32_t>> buffers(1, std::vector<uint32_t>(1));
+  for (const char* body : {".reg .b32 a;\nadd.u32 a, a, 1;", ".reg .pred p;\n@p bra L;\nL: ret;"}) {
+    const std::string error = run_body(body, buffers).error;
+    EXPECT_NE(error.find("register-undefined"), std::string::npos) << error;
+  }
+}
+
+/// Another cluster's warp has run just before.
+TEST(UndefinedRegisters, NamesItsOwnCta) {
+  const std::string body = R"(
+    .reg .b32 a, b;
+    .reg .pred p;
+    mov.u32 a, %ctaid.x;
+    setp.ne.u32 p, a, 2;
+    @p bra L;
+    mov.u32 a, b;
+  L:
+    add.u32 a, a, 1;
+  )";
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    RunOptions options{.seed = seed};
+    options.resident_clusters = 4;
+    std::vector<std::vector<uint32_t>> buffers(1, std::vector<uint32_t>(1));
+    const std::string error =
+        run_body(body, buffers, {.blocks = {4, 1, 1}, .threads = {32, 1, 1}}, options).error;
+    const size_t said = error.find("register-undefined: warp 0, lane 0 of CTA (2, 0, 0)");
+    EXPECT_NE(said, std::string::npos) << error;
+  }
+}
 
 }  // namespace
 }  // namespace fa4::emulator::test

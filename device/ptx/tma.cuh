@@ -21,6 +21,15 @@ __device__ inline void tma_load_4d(void* shared, const TensorMap* map, u64* barr
       "l"(map), "r"(shared_address(barrier)), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
       : "memory");
 }
+/// The same into the same place of every CTA of the cluster that `ctas` has a bit of.
+__device__ inline void tma_load_4d_multicast(void* shared, const TensorMap* map, u64* barrier,
+                                             u16 ctas, i32 c0, i32 c1, i32 c2, i32 c3) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%4, %5, %6, %7}], [%2], %3;" ::"r"(shared_address(shared)),
+      "l"(map), "r"(shared_address(barrier)), "h"(ctas), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+      : "memory");
+}
 __device__ inline void tma_load_5d(void* shared, const TensorMap* map, u64* barrier, i32 c0, i32 c1,
                                    i32 c2, i32 c3, i32 c4) {
   asm volatile(

@@ -8,6 +8,9 @@
 //   consumer 0:  [Q K(n)] softmax(n) [P V(n), Q K(n-1)] softmax(n-1) [P V(n-1), Q K(n-2)] ...
 //   consumer 1:      ...  [P V(n), Q K(n-1)] softmax(n-1) ...
 //
+// With `pair`, two CTAs of a cluster take a tile twice as high and share its K and V: each copies
+// half of them to both. That halves what is read from the L2, which costs energy, and so time.
+//
 // Within a warpgroup products and softmax alternate; across warpgroups they overlap: while one is
 // in its softmax, another's products keep the tensor cores busy.
 //
@@ -32,6 +35,7 @@ __device__ inline void init_barriers(Shared<C>& shared) {
   shared.v_ring.init(4 * C.warpgroups);
   for (u64& barrier : shared.v_raw) ptx::mbarrier_init(&barrier, 1);
   shared.queue.init(Shapes<C>::kQueueTakers);
+  if constexpr (C.pair) shared.next_tile.init();
   ptx::fence_mbarrier_init();
 }
 
@@ -62,7 +66,11 @@ __device__ inline void forward(const ForwardParams& p) {
   if constexpr (C.packed) {
     if (p.pack_rows * p.pack_heads < kRowsPerWarpgroup) clear_queries(shared);
   }
-  __syncthreads();
+  if constexpr (C.pair) {
+    ptx::cluster_sync();
+  } else {
+    __syncthreads();
+  }
 
   if (role == Role::kProducer) {
     ptx::registers_give<C.producer_registers>();
@@ -75,6 +83,10 @@ __device__ inline void forward(const ForwardParams& p) {
   } else {
     ptx::registers_take<C.consumer_registers>();
     consume<Element, C>(p, shared, warpgroup);
+  }
+  if constexpr (C.pair) {  // until then the other CTA copies to this one and arrives here
+    __syncwarp();
+    ptx::cluster_sync();
   }
 }
 

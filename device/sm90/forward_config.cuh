@@ -5,6 +5,7 @@
 #include "attention/mask.cuh"
 #include "attention/modify.cuh"
 #include "attention/schedule.cuh"
+#include "ptx/cluster.cuh"
 #include "tile/pipeline.cuh"
 #include "tile/shared_tile.cuh"
 
@@ -26,6 +27,7 @@ struct ForwardConfig {
   int output_panels;     ///< Panels of 64 columns that a warpgroup's O is staged in on its way out.
   int order;             ///< Order of warpgroups: see Order.
   bool overlap;          ///< A warpgroup's O += P V runs under its next softmax.
+  bool pair;             ///< Two CTAs of a cluster share a tile's K and V; each brings half.
   bool dynamic;          ///< CTAs take the next tile when they are done, by a counter; else every
                          ///< gridDim.x-th one.
   bool q_registers;      ///< Q stays in registers: less shared memory traffic, more registers.
@@ -35,6 +37,8 @@ struct ForwardConfig {
 
   /// Some of V may have to be set to 0 before it is multiplied: see sm90/forward_clean.cuh.
   __device__ constexpr bool cleans() const { return varlen || score.hides(); }
+  /// CTAs a tile of queries, which is as many times as high.
+  __device__ constexpr int ctas() const { return pair ? 2 : 1; }
 };
 
 /// What a warpgroup waits its turn for.
@@ -123,10 +127,11 @@ struct Shared {
   typename S::VTile v[C.stages];
   u64 q_full[C.warpgroups];
   u64 q_empty[C.warpgroups];
-  RingBarriers<C.stages> k_ring;
-  RingBarriers<C.stages> v_ring;
+  RingBarriers<C.stages, C.ctas()> k_ring;
+  RingBarriers<C.stages, C.ctas()> v_ring;
   u64 v_raw[C.stages];  ///< V has landed and wants cleaning.
   Queue<Work> queue;
+  Mailbox next_tile;  ///< From a pair's first CTA to its second.
 };
 
 template <ForwardConfig C>
@@ -157,6 +162,12 @@ __device__ inline RowRange counting_rows(const ForwardParams& p, const Sequence&
   return {max_of(first, 0), min_of(first + rows, p.rows_q)};
 }
 
+/// This CTA's number among those that share a tile of queries.
+template <ForwardConfig C>
+__device__ inline int cta_rank() {
+  return C.pair ? static_cast<int>(ptx::cluster_rank()) : 0;
+}
+
 /// Positions a warpgroup's tile holds.
 template <ForwardConfig C>
 __device__ inline i32 warpgroup_rows(const ForwardParams& p) {
@@ -176,7 +187,7 @@ __device__ inline KeyRange key_tiles(const BandOf<C>& band, RowRange rows) {
 /// The same for all rows of a tile of queries.
 template <ForwardConfig C>
 __device__ inline KeyRange key_tiles(const ForwardParams& p, const Work& work) {
-  const i32 rows = C.warpgroups * warpgroup_rows<C>(p);
+  const i32 rows = C.ctas() * C.warpgroups * warpgroup_rows<C>(p);
   return key_tiles<C>(band_of<C>(p, work.sequence),
                       counting_rows<C>(p, work.sequence, work.first, rows));
 }

@@ -14,13 +14,34 @@
 
 namespace fa4::sm90 {
 
-template <class Tile>
+/// Rows of K or V into shared memory; of a pair, each CTA brings half of them to both.
+template <ForwardConfig C, class Tile>
 __device__ inline void load_tile(Tile& tile, const TensorMap& map, u64* barrier, i32 row, i32 head,
                                  i32 batch) {
+  const int first = cta_rank<C>() * (Tile::kRows / C.ctas());
 #pragma unroll
   for (int panel = 0; panel < Tile::kPanels; ++panel) {
-    ptx::tma_load_4d(tile.panel(panel), &map, barrier, panel * kPanelCols, row, head, batch);
+    u16* to = tile.panel(panel) + first * kPanelCols;
+    if constexpr (C.pair) {
+      ptx::tma_load_4d_multicast(to, &map, barrier, 0b11, panel * kPanelCols, row + first, head,
+                                 batch);
+    } else {
+      ptx::tma_load_4d(to, &map, barrier, panel * kPanelCols, row, head, batch);
+    }
   }
+}
+
+/// The tile of queries after one, by the counter. Of a pair the first CTA asks, and tells the
+/// second. Everyone asks until there is nothing left, once more than it gets tiles beyond its
+/// first.
+template <ForwardConfig C>
+__device__ inline i32 next_tile(const ForwardParams& p, Shared<C>& shared, Mailbox::Cursor& mail,
+                                i32 tiles, bool first) {
+  if (cta_rank<C>() > 0) return shared.next_tile.receive(mail, 0);
+  if (!C.varlen && first) p.counter->claim(p.launch);
+  const i32 index = static_cast<i32>(gridDim.x) / C.ctas() + p.counter->next(tiles);
+  if (C.pair) shared.next_tile.send(mail, 1, index);
+  return index;
 }
 
 /// Keys that some row of the sequence sees. Values outside may be anything.
@@ -46,7 +67,9 @@ __device__ inline void produce_keys(const ForwardParams& p, Shared<C>& shared) {
   // For whatever the kernel before writes: the list, or somebody's inputs.
   ptx::grid_dependency_wait();
   const i32 tiles = C.varlen ? *p.list.count * p.schedule.heads : p.schedule.tiles;
-  for (i32 index = blockIdx.x; index < tiles;) {
+  Mailbox::Cursor mail;
+  const i32 self = blockIdx.x / C.ctas();
+  for (i32 index = self; index < tiles;) {
     const Work work = C.varlen ? listed_work(p.list, p.schedule.heads, index)
                                : dense_work(p.schedule, index, p.rows_q, p.rows_k);
     shared.queue.put(queue_at, work);
@@ -57,19 +80,17 @@ __device__ inline void produce_keys(const ForwardParams& p, Shared<C>& shared) {
     for (i32 n = range.end - 1; n >= range.begin; --n) {
       const i32 row = first_key + n * C.tile_keys;
       u64* k_full = shared.k_ring.acquire(at, S::KTile::kBytes);
-      load_tile(shared.k[at.stage], p.k, k_full, row, head, batch);
+      load_tile<C>(shared.k[at.stage], p.k, k_full, row, head, batch);
       u64* v_full = &shared.v_ring.full[at.stage];
       if (wants_cleaning<C>(clean, n)) v_full = &shared.v_raw[at.stage];
       shared.v_ring.acquire(at, v_full, S::VTile::kBytes);
-      load_tile(shared.v[at.stage], p.v, v_full, row, head, batch);
+      load_tile<C>(shared.v[at.stage], p.v, v_full, row, head, batch);
       at.advance();
     }
     if constexpr (C.dynamic) {
-      // Every CTA asks until there is nothing left, once more than it gets tiles beyond its first.
-      if (!C.varlen && index == static_cast<i32>(blockIdx.x)) p.counter->claim(p.launch);
-      index = gridDim.x + p.counter->next(tiles);
+      index = next_tile<C>(p, shared, mail, tiles, index == self);
     } else {
-      index += gridDim.x;
+      index += gridDim.x / C.ctas();
     }
   }
   Work none{};
@@ -90,7 +111,8 @@ __device__ inline void produce_queries(const ForwardParams& p, Shared<C>& shared
     const Work work = shared.queue.get(queue_at);
     shared.queue.release(queue_at);
     if (work.head < 0) break;
-    const i32 first = (C.varlen ? work.sequence.q_first : 0) + work.first;
+    const i32 first =
+        (C.varlen ? work.sequence.q_first : 0) + work.first + cta_rank<C>() * C.warpgroups * rows;
     for (int w = 0; w < C.warpgroups; ++w) {
       ptx::mbarrier_wait(&shared.q_empty[w], parity);
       ptx::mbarrier_arrive_expect(&shared.q_full[w], bytes);
@@ -105,11 +127,12 @@ __device__ inline void produce_queries(const ForwardParams& p, Shared<C>& shared
   }
 }
 
-/// Whether some row of the tile of queries sees the key. A whole warp.
+/// Whether some row of this CTA's tile of queries sees the key. A whole warp.
 template <ForwardConfig C>
 __device__ inline bool seen_by_tile(const ForwardParams& p, const Work& work, i32 key) {
   const i32 rows = C.warpgroups * warpgroup_rows<C>(p);
-  const RowRange counting = counting_rows<C>(p, work.sequence, work.first, rows);
+  const RowRange counting =
+      counting_rows<C>(p, work.sequence, work.first + cta_rank<C>() * rows, rows);
   const BandOf<C> band = band_of<C>(p, work.sequence);
   const i32 heads = C.packed ? p.pack_heads : 1;
   bool seen = false;

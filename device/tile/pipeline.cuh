@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A ring of buffers between one producer and several consumers.
+// Rings of buffers between one producer and several consumers, and what else hands things on.
 #pragma once
 
+#include "ptx/cluster.cuh"
 #include "ptx/sync.cuh"
 
 namespace fa4 {
@@ -21,8 +22,8 @@ struct RingCursor {
 };
 
 /// A ring's barriers. `full` completes when the copies into a stage have landed; `empty` when every
-/// consumer warp has let go of it.
-template <int kStages>
+/// consumer warp has let go of it, those of all `kCtas` CTAs that fill their rings together.
+template <int kStages, int kCtas = 1>
 struct RingBarriers {
   u64 full[kStages];
   u64 empty[kStages];
@@ -30,7 +31,7 @@ struct RingBarriers {
   __device__ void init(int consumer_warps) {
     for (int i = 0; i < kStages; ++i) {
       ptx::mbarrier_init(&full[i], 1);
-      ptx::mbarrier_init(&empty[i], consumer_warps);
+      ptx::mbarrier_init(&empty[i], kCtas * consumer_warps);
     }
   }
   /// Producer: waits for a free stage (the first time around there is nothing to wait for) and
@@ -58,7 +59,12 @@ struct RingBarriers {
   }
   /// Consumer warp: lets go of the stage.
   __device__ void release(const RingCursor<kStages>& at, int lane) {
-    if (lane == 0) ptx::mbarrier_arrive(&empty[at.stage]);
+    if constexpr (kCtas == 1) {
+      if (lane == 0) ptx::mbarrier_arrive(&empty[at.stage]);
+    } else {
+      if (lane >= kCtas) return;
+      ptx::mbarrier_arrive_remote_after_reads(ptx::map_shared(&empty[at.stage], lane));
+    }
   }
   /// The same, and moves on to the next stage.
   __device__ void leave(RingCursor<kStages>& at, int lane) {
@@ -97,6 +103,39 @@ struct Queue {
   }
   /// One thread a taker: lets go of the item.
   __device__ void release(const Cursor& at) { ptx::mbarrier_arrive(&empty[at.stage]); }
+};
+
+constexpr int kMailboxSlots = 2;
+
+/// Numbers from one thread to a thread of another CTA of the cluster. `full` and `values` are the
+/// receiver's, `empty` is the sender's.
+struct Mailbox {
+  using Cursor = RingCursor<kMailboxSlots>;
+
+  u64 full[kMailboxSlots];
+  u64 empty[kMailboxSlots];
+  i32 values[kMailboxSlots];
+
+  __device__ void init() {
+    for (int i = 0; i < kMailboxSlots; ++i) {
+      ptx::mbarrier_init(&full[i], 1);
+      ptx::mbarrier_init(&empty[i], 1);
+    }
+  }
+  __device__ void send(Cursor& at, u32 receiver, i32 value) {
+    ptx::mbarrier_wait(&empty[at.stage], at.parity ^ 1);
+    ptx::store_remote(ptx::map_shared(&values[at.stage], receiver), value,
+                      ptx::map_shared(&full[at.stage], receiver));
+    at.advance();
+  }
+  __device__ i32 receive(Cursor& at, u32 sender) {
+    ptx::mbarrier_arrive_expect(&full[at.stage], sizeof(i32));
+    ptx::mbarrier_wait(&full[at.stage], at.parity);
+    const i32 value = *const_cast<volatile i32*>(&values[at.stage]);
+    ptx::mbarrier_arrive_remote(ptx::map_shared(&empty[at.stage], sender));
+    at.advance();
+    return value;
+  }
 };
 
 }  // namespace fa4

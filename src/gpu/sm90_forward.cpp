@@ -91,9 +91,9 @@ uint64_t next_launch() {
   return next.fetch_add(2, std::memory_order_relaxed);
 }
 
-/// Rows of q that a CTA's tile holds of each of its heads.
+/// Rows of q that a tile holds of each of its heads.
 int tile_rows(const ForwardConfig& config, const core::Problem& problem) {
-  return config.warpgroups * pack_rows(config, problem.group);
+  return config.ctas() * config.warpgroups * pack_rows(config, problem.group);
 }
 
 /// At most how many tiles of queries a head has, over all sequences.
@@ -221,8 +221,8 @@ Status fill_maps(const Runtime& runtime, const ForwardConfig& config, const Atte
   const Entry entries[] = {
       {params.q, query_map(with_batch(t.q), params.pack_heads, params.pack_rows)},
       {params.o, query_map(with_batch(t.out), params.pack_heads, out_rows)},
-      {params.k, key_map(k, first, keys.size(), config.tile_keys)},
-      {params.v, key_map(v, first, keys.size(), config.tile_keys)},
+      {params.k, key_map(k, first, keys.size(), config.tile_keys / config.ctas())},
+      {params.v, key_map(v, first, keys.size(), config.tile_keys / config.ctas())},
   };
   for (const Entry& entry : entries) {
     Status status = runtime.encode(entry.spec, entry.map);
@@ -418,8 +418,10 @@ Status Forward::run(const core::Problem& problem, const AttentionTensors& t, voi
   }
   if (!status.ok()) return status;
   Launch launch;
-  launch.blocks =
-      static_cast<unsigned>(std::min<int64_t>(tiles, runtime_->properties().multiprocessors));
+  const int ctas = config_.ctas();
+  launch.blocks = static_cast<unsigned>(
+      ctas * std::min<int64_t>(tiles, runtime_->properties().multiprocessors / ctas));
+  launch.cluster = static_cast<unsigned>(ctas);
   launch.threads = static_cast<unsigned>((config_.warpgroups + 1) * kWarpgroupThreads);
   launch.shared_bytes = forward_shared_bytes(config_);
   launch.overlaps_previous = true;
@@ -435,7 +437,7 @@ std::string Forward::describe() const {
          "\nregisters: " + std::to_string(c.consumer_registers) + " a consumer thread, " +
          std::to_string(c.producer_registers) +
          " a producer thread\nshared memory: " + std::to_string(forward_shared_bytes(c)) +
-         " bytes\nschedule: " + schedule + "\n";
+         " bytes\nschedule: " + schedule + (c.pair ? "; pairs of CTAs share K and V\n" : "\n");
 }
 
 }  // namespace fa4::gpu::sm90

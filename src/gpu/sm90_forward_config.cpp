@@ -204,6 +204,7 @@ Result<ForwardConfig> vary(ForwardConfig config, std::string_view changes) {
       {"always_rescale", config.always_rescale, 0, 1, 1},
       {"polynomial_share", config.polynomial_share, 0, 16, 1},
       {"overlap", config.overlap, 0, 1, 1},
+      {"pair", config.pair, 0, 1, 1},
   };
   std::string allowed;
   for (const Field& f : fields) {
@@ -236,6 +237,7 @@ Result<ForwardConfig> vary(ForwardConfig config, std::string_view changes) {
   config.always_rescale = fields[7].value != 0;
   config.polynomial_share = fields[8].value;
   config.overlap = fields[9].value != 0;
+  config.pair = fields[10].value != 0;
   set_registers(config);
   return config;
 }
@@ -272,7 +274,7 @@ unsigned forward_shared_bytes(const ForwardConfig& c) {
   const int query = c.warpgroups * (q + o);
   const int k = c.stages * panel_bytes(c.tile_keys, c.dim_qk);
   const int v = c.stages * panel_bytes(c.tile_keys, c.dim_v);
-  const int queue = 2 * (8 + 8 + 40);
+  const int queue = 2 * (8 + 8 + 40) + 2 * (8 + 8 + 4);  // and the mailbox
   const int barriers = 8 * (2 * c.warpgroups + 5 * c.stages) + queue;
   return static_cast<unsigned>(round_up(query + k + v + barriers, 1024));
 }
@@ -293,8 +295,9 @@ std::string to_string(const ForwardConfig& c) {
   if (c.score.alibi) text += "-alibi";
   if (c.score.mask) text += "-mask";
   text += kBias[static_cast<int>(c.score.bias)];
-  text.append("/").append(std::to_string(c.warpgroups * kRowsPerWarpgroup));
-  return text.append("x").append(std::to_string(c.tile_keys));
+  text.append("/").append(std::to_string(c.ctas() * c.warpgroups * kRowsPerWarpgroup));
+  text.append("x").append(std::to_string(c.tile_keys));
+  return c.pair ? text + "-pair" : text;
 }
 
 KernelConfig forward_kernel(const ForwardConfig& c) {
@@ -315,7 +318,7 @@ KernelConfig forward_kernel(const ForwardConfig& c) {
       field("producer_registers", c.producer_registers) + field("left", c.left) +
       field("right", c.right) + field("varlen", c.varlen) + field("packed", c.packed) +
       field("output_panels", c.output_panels) + field("order", static_cast<int>(c.order)) +
-      field("overlap", c.overlap) + field("dynamic", c.dynamic) +
+      field("overlap", c.overlap) + field("pair", c.pair) + field("dynamic", c.dynamic) +
       field("q_registers", c.q_registers) + field("always_rescale", c.always_rescale) +
       field("polynomial_share", c.polynomial_share) + "    .score = {\n" +
       field("softcap", c.score.softcap) + field("alibi", c.score.alibi) +

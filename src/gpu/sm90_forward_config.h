@@ -56,11 +56,15 @@ struct ForwardConfig {
   int output_panels = 0;
   Order order = Order::kNone;
   bool overlap = false;
+  bool pair = false;
   bool dynamic = false;
   bool q_registers = false;
   bool always_rescale = false;
   int polynomial_share = 0;
   ScoreConfig score;
+
+  /// CTAs a tile of queries.
+  int ctas() const { return pair ? 2 : 1; }
 
   friend bool operator==(const ForwardConfig&, const ForwardConfig&) = default;
 };

@@ -67,6 +67,9 @@ TEST(Sm90Forward, VariantsChangeWhatTheyName) {
   EXPECT_EQ(varied.polynomial_share, 16);
   EXPECT_EQ(varied.stages, c.stages);
   EXPECT_GT(varied.consumer_registers, c.consumer_registers);  // fewer share them
+  const ForwardConfig pair = vary(c, "pair=1").value();
+  EXPECT_EQ(pair.ctas(), 2);
+  EXPECT_NE(to_string(pair).find("-pair"), std::string::npos);
   for (const char* bad : {"tile_keys", "tile_keys=", "tile_keys=33", "tile_keys=-16", "stages=0",
                           "warpgroups=5", "keys=16", "stages=2x", "stages=2;order=1", "=3", ","}) {
     const auto result = vary(c, bad);

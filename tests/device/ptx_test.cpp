@@ -6,6 +6,7 @@ namespace fa4::gpu {
 namespace {
 
 constexpr char kKernel[] = R"(
+#include "ptx/cluster.cuh"
 #include "ptx/math.cuh"
 #include "ptx/sync.cuh"
 #include "ptx/tma.cuh"
@@ -45,6 +46,15 @@ const WrapperRow kRows[] = {
     {"ptx::tensormap_prefetch(&map);", {"prefetch.tensormap"}},
     {"ptx::tma_load_4d(tile, &map, &barrier, 0, 0, 0, 0);",
      {"cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"}},
+    {"ptx::tma_load_4d_multicast(tile, &map, &barrier, 3, 0, 0, 0, 0);",
+     {"cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster"}},
+    {"ptx::store_remote(ptx::map_shared(n, 1), 5, ptx::map_shared(&barrier, 1));",
+     {"st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32"}},
+    {"ptx::mbarrier_arrive_remote_after_reads(ptx::map_shared(&barrier, 1));",
+     {"mbarrier.arrive.shared::cluster.b64"}},
+    {"ptx::cluster_sync();",
+     {"barrier.cluster.arrive.release.aligned", "barrier.cluster.wait.acquire.aligned"}},
     {"ptx::tma_load_5d(tile, &map, &barrier, 0, 0, 0, 0, 0);",
      {"cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"}},
     {"ptx::tma_store_5d(&map, tile, 0, 0, 0, 0, 0);",

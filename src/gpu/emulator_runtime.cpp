@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "gpu/emulator_runtime.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -41,6 +43,10 @@ Result<emulator::MapType> map_type(DType dtype) {
       return unsupported("tensor map: dtype is " + std::string(to_string(dtype)) +
                          "; supported: bfloat16, float16, float32");
   }
+}
+
+size_t memory_of_machine() {
+  return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
 double now() {
@@ -120,7 +126,9 @@ class EmulatorRuntime final : public Runtime {
   }
 
   Result<void*> allocate(size_t bytes) const override {
-    void* data = ::operator new(bytes, kAlignment, std::nothrow);
+    // All of it is written here, and what the machine lacks would end the process.
+    const bool fits = bytes <= memory_of_machine();
+    void* data = fits ? ::operator new(bytes, kAlignment, std::nothrow) : nullptr;
     if (data == nullptr) {
       return Status(StatusCode::kOutOfMemory,
                     "emulator: " + std::to_string(bytes) + " bytes could not be allocated");

@@ -89,6 +89,9 @@ TEST(EmulatorRuntime, NamesWhatIsWrong) {
   EXPECT_NE(error({.threads = 32}, 8).find("parameters are 8 bytes; allowed: 0"),
             std::string::npos);
   EXPECT_NE(error({.threads = 32}, 0).find("PTX line 3: trap"), std::string::npos);
+  for (const size_t bytes : {~size_t{0}, ~size_t{0} - 300, size_t{1} << 60, size_t{1} << 46}) {
+    EXPECT_EQ(runtime.allocate(bytes).status().code(), StatusCode::kOutOfMemory) << bytes;
+  }
   int local = 0;
   EXPECT_FALSE(runtime.release(&local).ok());
 }

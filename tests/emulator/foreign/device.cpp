@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "device.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -134,6 +136,8 @@ const emulator::ModuleData::Variable* Device::variable(const void* host) {
 }
 
 void* Device::allocate(size_t bytes, cudaMemoryType type) {
+  const size_t all = memory_bytes();
+  if (bytes > all - std::min(all, allocated_bytes())) return nullptr;
   void* data = ::operator new(bytes, kAlignment, std::nothrow);
   if (data == nullptr) return nullptr;
   std::memset(data, 0xff, bytes);  // NaN, so that a read of what nobody wrote shows
@@ -158,6 +162,12 @@ const Device::Allocation* Device::find(const void* data, size_t bytes) {
   const auto offset = static_cast<size_t>(at - it->first);
   if (offset >= it->second.bytes || bytes > it->second.bytes - offset) return nullptr;
   return &it->second;
+}
+
+size_t Device::memory_bytes() {
+  constexpr size_t kMost = size_t{64} << 30;
+  const auto pages = static_cast<size_t>(sysconf(_SC_PHYS_PAGES));
+  return std::min(kMost, pages * static_cast<size_t>(sysconf(_SC_PAGESIZE)));
 }
 
 size_t Device::allocated_bytes() {

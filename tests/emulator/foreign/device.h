@@ -52,6 +52,8 @@ class Device {
   /// The allocation that holds `bytes` bytes at `data`, or null.
   const Allocation* find(const void* data, size_t bytes);
   size_t allocated_bytes();
+  /// What the device is said to have: no more than this machine can give.
+  static size_t memory_bytes();
   /// All of them.
   emulator::MemoryMap memory();
 

@@ -132,7 +132,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int device) {
   const std::string name = "fa4 emulator sm_" + std::to_string(out->major * 10);
   std::copy(name.begin(), name.end(), out->name);
   out->multiProcessorCount = Device::get().multiprocessors();
-  out->totalGlobalMem = size_t{64} << 30;
+  out->totalGlobalMem = Device::memory_bytes();
   out->totalConstMem = 65536;
   out->sharedMemPerBlock = 48 * 1024;
   out->sharedMemPerBlockOptin = kSharedPerBlock;

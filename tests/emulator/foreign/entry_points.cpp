@@ -84,6 +84,9 @@ CUresult cuDriverGetVersion(int* version) {
 cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned,
                                              unsigned long long,
                                              cudaDriverEntryPointQueryResult* result) {
+  if (name == nullptr || function == nullptr) {
+    return fail(cudaErrorInvalidValue, "cudaGetDriverEntryPoint: no name or result");
+  }
   *function = nullptr;
   if (std::strcmp(name, "cuTensorMapEncodeTiled") == 0) {
     *function = reinterpret_cast<void*>(&cuTensorMapEncodeTiled);

@@ -217,6 +217,10 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* ho
   if (config == nullptr) return fail(cudaErrorInvalidValue, "cudaLaunchKernelExC: no config");
   Configuration c{
       config->gridDim, config->blockDim, {0, 0, 0}, config->dynamicSmemBytes, config->stream};
+  if (config->attrs == nullptr && config->numAttrs > 0) {
+    return fail(cudaErrorInvalidValue, "cudaLaunchKernelExC: no attributes where there are " +
+                                           std::to_string(config->numAttrs));
+  }
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     if (const cudaError_t e = read_attribute(config->attrs[i], c); e != cudaSuccess) return e;
   }

@@ -81,6 +81,10 @@ cudaError_t cudaMallocManaged(void** data, size_t bytes, unsigned) {
   return allocate(data, bytes, cudaMemoryTypeManaged);
 }
 cudaError_t cudaMallocPitch(void** data, size_t* pitch, size_t width, size_t height) {
+  if (height != 0 && width > Device::memory_bytes() / height) {
+    return fail(cudaErrorMemoryAllocation, "an allocation of " + std::to_string(height) +
+                                               " rows of " + std::to_string(width) + " bytes");
+  }
   *pitch = (width + 511) / 512 * 512;
   return cudaMalloc(data, *pitch * height);
 }
@@ -147,7 +151,7 @@ cudaError_t cudaGetSymbolSize(size_t* bytes, const void* host) {
 }
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-  *total = size_t{64} << 30;
+  *total = Device::memory_bytes();
   *free = *total - std::min(*total, Device::get().allocated_bytes());
   return cudaSuccess;
 }

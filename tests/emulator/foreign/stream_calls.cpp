@@ -2,6 +2,7 @@
 // Streams and events. All work has ended when the call that puts it on a stream returns, so that
 // streams have nothing to order.
 #include <chrono>
+#include <mutex>
 #include <set>
 
 #include "device.h"
@@ -19,8 +20,13 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+std::mutex mutex;
+std::set<cudaStream_t> streams;
+
 cudaError_t make_stream(cudaStream_t* stream) {
+  const std::lock_guard lock(mutex);
   *stream = new CUstream_st;
+  streams.insert(*stream);
   return cudaSuccess;
 }
 
@@ -36,9 +42,10 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
   return make_stream(stream);
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  // The default streams are small numbers, not objects.
-  if (reinterpret_cast<uintptr_t>(stream) <= 2) {
-    return fail(cudaErrorInvalidResourceHandle, "cudaStreamDestroy of a default stream");
+  const std::lock_guard lock(mutex);
+  if (streams.erase(stream) == 0) {
+    return fail(cudaErrorInvalidResourceHandle,
+                "cudaStreamDestroy of what is no stream, or a default one");
   }
   delete stream;
   return cudaSuccess;
@@ -69,6 +76,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  if (event == nullptr) return fail(cudaErrorInvalidResourceHandle, "cudaEventRecord: no event");
   event->time = now();
   return cudaSuccess;
 }
@@ -78,6 +86,9 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaPeekAtLastError(); }
 cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+  if (begin == nullptr || end == nullptr) {
+    return fail(cudaErrorInvalidResourceHandle, "cudaEventElapsedTime: no event");
+  }
   if (begin->time < 0 || end->time < 0) {
     return fail(cudaErrorInvalidResourceHandle,
                 "cudaEventElapsedTime of an event that was not recorded");

@@ -18,11 +18,14 @@ cmake -S . -B "$build/tidy" -G Ninja -DCMAKE_UNITY_BUILD=OFF -DCMAKE_DISABLE_PRE
 common=$({ "$tool" --version; cat .clang-tidy; find include src -name '*.h' | sort | xargs cat; } | cksum)
 
 lint() {
-  local file=$1 log=$build/tidy/${1//\//_}.log stamp
+  local file=$1 log=$build/tidy/${1//\//_}.log stamp newer
+  # What stands in the way of clang 14 where the compiler, its library and Highway are newer: warnings
+  # by names that it does not know, immediate functions in <chrono>, attributes without a function.
+  newer=(-Wno-unknown-warning-option -Dconsteval=constexpr -Wno-pragma-clang-attribute)
   stamp=$build/tidy/${file//\//_}.$(echo "$common" | cat - "$file" | cksum | cut -d ' ' -f 1)
   if [ -e "$stamp" ]; then
     echo "PASS $file"
-  elif "$tool" -p "$build/tidy" --quiet "$file" >"$log" 2>/dev/null; then
+  elif "$tool" -p "$build/tidy" --quiet "${newer[@]/#/--extra-arg=}" "$file" >"$log" 2>/dev/null; then
     rm -f "$build/tidy/${file//\//_}".[0-9]*
     touch "$stamp"
     echo "PASS $file"

@@ -48,7 +48,7 @@ enum class Class : uint8_t {
   kFloat,
   kSpecial,
   kConvert,
-  kPredicate,
+  kPredicate,  ///< The last that is_arithmetic().
   kControl,
   kParam,
   kGlobal,
@@ -64,6 +64,8 @@ enum class Class : uint8_t {
 };
 constexpr int kClasses = static_cast<int>(Class::kOther) + 1;
 const char* name_of(Class c);
+/// Instructions that touch nothing but registers.
+constexpr bool is_arithmetic(Class c) { return c <= Class::kPredicate; }
 
 enum InstFlag : uint8_t {
   kConverged = 1,    ///< .aligned: waits until all living lanes of the warp are here.

@@ -16,35 +16,28 @@ namespace {
 constexpr uint32_t kLongestLoop = 4096;
 constexpr uint32_t kMostLooks = 64;
 
-bool begins(std::string_view text, std::string_view with) { return text.starts_with(with); }
-
 /// Whether the instruction changes nothing but registers. An atomic one may; it says so itself.
 bool only_looks(const Kernel& kernel, uint32_t pc) {
   const Inst& inst = kernel.code[pc];
   const std::string_view opcode = kernel.sites[pc].opcode;
   if ((inst.flags & kEnds) != 0) return false;
+  if (is_arithmetic(inst.kind)) return true;
   switch (inst.kind) {
-    case Class::kMove:
-    case Class::kInteger:
-    case Class::kFloat:
-    case Class::kSpecial:
-    case Class::kConvert:
-    case Class::kPredicate:
     case Class::kWarp:
     case Class::kOther:
     case Class::kAtomic:
       return true;
     case Class::kControl:
-      return !begins(opcode, "call");
+      return !opcode.starts_with("call");
     case Class::kParam:
     case Class::kGlobal:
     case Class::kShared:
     case Class::kLocal:
-      return begins(opcode, "ld");
+      return opcode.starts_with("ld");
     case Class::kBarrier:
-      return begins(opcode, "mbarrier.test_wait") || begins(opcode, "mbarrier.try_wait") ||
-             begins(opcode, "fence") || begins(opcode, "membar") || begins(opcode, "nanosleep") ||
-             begins(opcode, "bar.warp.sync");
+      return opcode.starts_with("mbarrier.test_wait") || opcode.starts_with("mbarrier.try_wait") ||
+             opcode.starts_with("fence") || opcode.starts_with("membar") ||
+             opcode.starts_with("nanosleep") || opcode.starts_with("bar.warp.sync");
     default:
       return false;
   }

@@ -131,21 +131,6 @@ class Definite {
   std::vector<decode::Block> blocks_;
 };
 
-/// Instructions that touch nothing but registers.
-bool is_arithmetic(Class c) {
-  switch (c) {
-    case Class::kMove:
-    case Class::kInteger:
-    case Class::kFloat:
-    case Class::kSpecial:
-    case Class::kConvert:
-    case Class::kPredicate:
-      return true;
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 std::shared_ptr<const KernelPlan> plan_of(const Kernel& kernel) {

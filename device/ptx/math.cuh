@@ -109,20 +109,16 @@ __device__ inline void load_matrix_x4(const void* row, u32* a) {
 // 9.7.14.5.14 mma.m16n8k16: d += a * b, 16 x 8 of them, by one warp. Layouts of a and d as those of
 // wgmma (one 8-column block); b as that of a, transposed: two 8x8 matrices of ldmatrix from B's
 // columns.
-__device__ inline void mma(Bf16, float* d, const u32 (&a)[4], u32 b0, u32 b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-      "{%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-__device__ inline void mma(Fp16, float* d, const u32 (&a)[4], u32 b0, u32 b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-      "{%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
+#define FA4_MMA(Tag, type)                                                              \
+  __device__ inline void mma(Tag, float* d, const u32(&a)[4], u32 b0, u32 b1) {         \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                 \
+                 ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                       \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));       \
+  }
+FA4_MMA(Bf16, "bf16")
+FA4_MMA(Fp16, "f16")
+#undef FA4_MMA
 
 // 9.7.14.5.16 stmatrix.x4: four 8x8 matrices of 16-bit elements; lane i gives the address of row
 // i % 8 of matrix i / 8

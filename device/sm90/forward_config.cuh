@@ -35,7 +35,7 @@ struct ForwardConfig {
   int polynomial_share;  ///< Sixteenths of the exponentials taken by the polynomial.
   ScoreConfig score;
 
-  /// Some of V may have to be set to 0 before it is multiplied: see sm90/forward_clean.cuh.
+  /// Some of V may have to be set to 0 before it is multiplied: see sm90/forward_producer.cuh.
   __device__ constexpr bool cleans() const { return varlen || score.hides(); }
   /// CTAs a tile of queries, which is as many times as high.
   __device__ constexpr int ctas() const { return pair ? 2 : 1; }

@@ -59,7 +59,6 @@ HostCost::Call call_cost(const gpu::Runtime& runtime, const std::string& what, C
 std::vector<double> load_costs(const gpu::Runtime& runtime) {
   constexpr size_t kStep = 8;
   const auto& p = runtime.properties();
-  const std::string version = gpu::jit::nvrtc_version().value();
   std::vector<double> costs;
   const auto kernels = gpu::all_kernels();
   for (size_t i = 0; i < kernels.size(); i += kStep) {

@@ -57,7 +57,6 @@ void Tally::add(const Tally& other) {
   add_roles(roles, other.roles);
 }
 
-/// ", in consume: softmax": the functions of the source that an instruction belongs to.
 std::string functions_of(const Kernel& kernel, const Site& site) {
   constexpr int kMost = 4;
   std::string text;

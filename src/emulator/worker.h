@@ -108,8 +108,9 @@ class Worker {
   uint32_t async_rate_ = 1;  ///< kRandom: one step in so many turns.
 };
 
-/// "warp 3 of CTA (0, 0, 0), PTX line 123 (forward.cuh:45, in consume: softmax): bar.sync".
+/// ", in consume: softmax": the functions of the source that an instruction belongs to.
 std::string functions_of(const Kernel& kernel, const Site& site);
+/// "warp 3 of CTA (0, 0, 0), PTX line 123 (forward.cuh:45, in consume: softmax): bar.sync".
 std::string place_of(const Warp& warp, uint32_t pc);
 std::string describe(const Wait& wait);
 /// What is awaited, as it stands: ", pending 3 of 4, 512 bytes to come"; empty if nothing is known.

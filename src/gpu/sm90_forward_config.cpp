@@ -274,9 +274,9 @@ unsigned forward_shared_bytes(const ForwardConfig& c) {
   const int query = c.warpgroups * (q + o);
   const int k = c.stages * panel_bytes(c.tile_keys, c.dim_qk);
   const int v = c.stages * panel_bytes(c.tile_keys, c.dim_v);
-  const int queue = 2 * (8 + 8 + 40) + 2 * (8 + 8 + 4);  // and the mailbox
-  const int barriers = 8 * (2 * c.warpgroups + 5 * c.stages) + queue;
-  return static_cast<unsigned>(round_up(query + k + v + barriers, 1024));
+  const int barriers = 8 * (2 * c.warpgroups + 5 * c.stages);
+  const int queue = 2 * (8 + 8 + 40), mailbox = 2 * (8 + 8 + 4);
+  return static_cast<unsigned>(round_up(query + k + v + barriers + queue + mailbox, 1024));
 }
 
 std::string to_string(const ForwardConfig& c) {

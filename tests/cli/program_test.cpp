@@ -326,15 +326,23 @@ TEST_F(Program, BenchSaysWhenTorchIsNotThere) {
 }
 
 /// A stand-in for a python with torch: it speaks the peer's lines, so that the bench's side of the
-/// conversation is tested where torch is not installed.
+/// conversation is tested where torch is not installed. `prepare`: what it does before it answers
+/// for a cell, in bash.
+void write_peer(const std::string& file, const std::string& prepare) {
+  std::ofstream(file) << "#!/bin/bash\n"
+                         "echo '{\"torch\": \"0.0\", \"capability\": \"none\"}'\n"
+                         "cells=0\n"
+                         "while read -r line; do case \"$line\" in\n"
+                         "  *prepare*) cells=$((cells + 1)); "
+                      << prepare
+                      << " echo '{\"ok\": true}';;\n"
+                         "  *) echo '{\"seconds\": 0.5}';;\n"
+                         "esac; done\n";
+  std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+}
+
 TEST_F(Program, BenchTakesTurnsWithThePeer) {
-  std::ofstream(path("python")) << "#!/bin/bash\n"
-                                   "echo '{\"torch\": \"0.0\", \"capability\": \"none\"}'\n"
-                                   "while read -r line; do case \"$line\" in\n"
-                                   "  *prepare*) echo '{\"ok\": true}';;\n"
-                                   "  *) echo '{\"seconds\": 0.5}';;\n"
-                                   "esac; done\n";
-  std::filesystem::permissions(path("python"), std::filesystem::perms::owner_all);
+  write_peer(path("python"), "");
   const Outcome run = run_program(
       "bench --quick --seqlen 64 --seconds 0.001 --repeats 3 --threads 1 "
       "--filter 'prefill/fp32/d64/full/forward' --python " +
@@ -353,16 +361,7 @@ TEST_F(Program, BenchTakesTurnsWithThePeer) {
 
 /// The peer's script presses Ctrl-C when the second of two cells begins.
 TEST_F(Program, BenchInterruptedKeepsWhatIsFinished) {
-  std::ofstream(path("python")) << "#!/bin/bash\n"
-                                   "echo '{\"torch\": \"0.0\", \"capability\": \"none\"}'\n"
-                                   "cells=0\n"
-                                   "while read -r line; do case \"$line\" in\n"
-                                   "  *prepare*) cells=$((cells + 1))\n"
-                                   "    [ $cells = 2 ] && kill -INT $PPID\n"
-                                   "    echo '{\"ok\": true}';;\n"
-                                   "  *) echo '{\"seconds\": 0.5}';;\n"
-                                   "esac; done\n";
-  std::filesystem::permissions(path("python"), std::filesystem::perms::owner_all);
+  write_peer(path("python"), "[ $cells = 2 ] && kill -INT $PPID;");
   const Outcome run = run_program(
       "bench --quick --seqlen 64 --seconds 0.001 --repeats 3 --threads 1 "
       "--filter 'prefill/fp32/d64/full' --python " +

@@ -403,17 +403,10 @@ FULL:
 END:
   ret;
 }
-.section .debug_str {
-$name0:
-.b8 95,90,78,51,102,97,52,55,112,114,111,100,117,99,101,69,118,0
-$name1:
-.b8 95,90,55,99,111,110,115,117,109,101,118,0
-$name2:
-.b8 104,101,108,112,101,114,0
-}
 )";
   Buffers buffers(1, std::vector<uint32_t>(1));
-  const std::string error = run_module(kPtx, "k", buffers, {.threads = {64, 1, 1}}).error;
+  const std::string error =
+      run_module(std::string(kPtx) + kFunctionNames, "k", buffers, {.threads = {64, 1, 1}}).error;
   EXPECT_NE(error.find("(pipe.cu:30, in produce): mbarrier.try_wait"), std::string::npos) << error;
   EXPECT_NE(error.find("(pipe.cu:50, in consume: helper): mbarrier.try_wait"), std::string::npos)
       << error;

@@ -13,6 +13,16 @@ int unjudged = 0;
 Unjudged::Unjudged() { ++unjudged; }
 Unjudged::~Unjudged() { --unjudged; }
 
+const char* const kFunctionNames = R"(.section .debug_str {
+$name0:
+.b8 95,90,78,51,102,97,52,55,112,114,111,100,117,99,101,69,118,0
+$name1:
+.b8 95,90,55,99,111,110,115,117,109,101,118,0
+$name2:
+.b8 104,101,108,112,101,114,0
+}
+)";
+
 const char* const kLoadOperands = R"(ld.global.u64 A, [P];
 ld.global.u64 B, [P+8];
 ld.global.u64 C, [P+16];

@@ -48,6 +48,10 @@ uint64_t evaluate(const std::string& text, uint64_t a = 0, uint64_t b = 0, uint6
 extern const char* const kLoadOperands;
 extern const char* const kPartsOfOperands;
 
+/// The section that $name0, $name1 and $name2 of a .loc are in: "fa4::produce()" and "consume()" as
+/// compilers write them, and "helper".
+extern const char* const kFunctionNames;
+
 /// The message of loading such a body; empty if it loads.
 std::string load_error(const std::string& body, int params = 1);
 

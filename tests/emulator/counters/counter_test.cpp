@@ -64,14 +64,6 @@ WAIT:
 END:
   ret;
 }
-.section .debug_str {
-$name0:
-.b8 95,90,78,51,102,97,52,55,112,114,111,100,117,99,101,69,118,0
-$name1:
-.b8 95,90,55,99,111,110,115,117,109,101,118,0
-$name2:
-.b8 104,101,108,112,101,114,0
-}
 )";
 
 const RoleCounts* find(const std::vector<RoleCounts>& roles, const std::string& name) {
@@ -91,8 +83,8 @@ class CounterOfRoles : public testing::TestWithParam<Timing> {
     RunOptions options = counted();
     options.timing = GetParam();
     options.spurious_wakes = 0;
-    const Ran ran =
-        run_module(kRoles, "k", buffers, {.blocks = {2, 1, 1}, .threads = {96, 1, 1}}, options);
+    const Ran ran = run_module(std::string(kRoles) + kFunctionNames, "k", buffers,
+                               {.blocks = {2, 1, 1}, .threads = {96, 1, 1}}, options);
     ASSERT_EQ(ran.error, "");
     roles_ = ran.tally.roles;
     all_ = ran.tally.instructions;
@@ -143,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(Timings, CounterOfRoles,
                          testing::Values(Timing::kEarliest, Timing::kRandom, Timing::kLatest));
 
 TEST(Counter, FunctionsOfTheSameWarpsAreOneRole) {
-  std::string text = kRoles;
+  std::string text = std::string(kRoles) + kFunctionNames;
   const auto add = [&](const std::string& more) {
     std::string changed = text;
     changed.insert(

@@ -96,12 +96,27 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
     if (mine.begin < mine.end) {
       float scores[S::kScores];
       u32 probabilities[S::kScores / 2];
-      shared.k_ring.wait(k_at, k_ready);
-      issue_scores<Element, C>(scores, q, descriptor_k_major(shared.k[k_at.stage]));
-      ptx::wgmma_wait<0>();
-      ptx::pin(scores);
-      shared.k_ring.leave(k_at, lane);
+      auto compute_scores = [&] {
+        shared.k_ring.wait(k_at, k_ready);
+        issue_scores<Element, C>(scores, q, descriptor_k_major(shared.k[k_at.stage]));
+        ptx::wgmma_wait<0>();
+        ptx::pin(scores);
+        shared.k_ring.leave(k_at, lane);
+      };
+      auto add_output = [&] {
+        issue_output<Element, C>(output, probabilities, descriptor_mn_major(shared.v[v_at.stage]));
+        end_turn<C, kOrderProducts>(warpgroup);
+        ptx::wgmma_wait<0>();
+        ptx::pin(output);
+        shared.v_ring.leave(v_at, lane);
+      };
+      // Whether the softmax under a product had a reference that was high enough.
+      bool fits = true;
+      if constexpr (!C.overlap) compute_scores();
       for (bool first = true;; first = false) {
+        if constexpr (C.overlap) {
+          if (fits) compute_scores();
+        }
         if (leader && n == mine.begin) {  // Q has been read for the last time
           ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
         }
@@ -112,8 +127,8 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
         softmax_step<Element, C.polynomial_share, C.always_rescale>(scores, p.scale, first, rows,
                                                                     probabilities, output);
         end_turn<C, kOrderSoftmax>(warpgroup);
-        bool fits = true;
         if constexpr (C.overlap) {
+          fits = true;
           // Tiles that all rows see whole, each under the product of the one before. (No product
           // may run across a branch, or ptxas makes all of them wait: so this loop of its own.)
           while (fits && n > mine.begin && (n - 1) * C.tile_keys >= whole.begin &&
@@ -143,22 +158,24 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
         if (!fits) continue;
         begin_turn<C, kOrderProducts>(warpgroup);
         shared.v_ring.wait(v_at, v_ready);
+        // With overlap that is what is left at a band's edges, where products may go one by one: a
+        // copy of both, side by side, would take the compiler an eighth longer.
+        if constexpr (C.overlap) add_output();
         if (--n < mine.begin) break;
-        shared.k_ring.wait(k_at, k_ready);
-        issue_output<Element, C>(output, probabilities, descriptor_mn_major(shared.v[v_at.stage]));
-        issue_scores<Element, C>(scores, q, descriptor_k_major(shared.k[k_at.stage]));
-        end_turn<C, kOrderProducts>(warpgroup);
-        ptx::wgmma_wait<0>();
-        ptx::pin(scores);
-        ptx::pin(output);
-        shared.v_ring.leave(v_at, lane);
-        shared.k_ring.leave(k_at, lane);
+        if constexpr (!C.overlap) {
+          shared.k_ring.wait(k_at, k_ready);
+          issue_output<Element, C>(output, probabilities,
+                                   descriptor_mn_major(shared.v[v_at.stage]));
+          issue_scores<Element, C>(scores, q, descriptor_k_major(shared.k[k_at.stage]));
+          end_turn<C, kOrderProducts>(warpgroup);
+          ptx::wgmma_wait<0>();
+          ptx::pin(scores);
+          ptx::pin(output);
+          shared.v_ring.leave(v_at, lane);
+          shared.k_ring.leave(k_at, lane);
+        }
       }
-      issue_output<Element, C>(output, probabilities, descriptor_mn_major(shared.v[v_at.stage]));
-      end_turn<C, kOrderProducts>(warpgroup);
-      ptx::wgmma_wait<0>();
-      ptx::pin(output);
-      shared.v_ring.leave(v_at, lane);
+      if constexpr (!C.overlap) add_output();
     } else if (leader) {
       ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
     }

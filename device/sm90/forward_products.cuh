@@ -28,36 +28,53 @@ struct QOperand {
   }
 };
 
+/// `kSteps` steps of 16 columns of S = Q K^T, from `step` on.
+template <class Element, ForwardConfig C, int kSteps, int kScores>
+__device__ inline void issue_score_steps(float (&scores)[kScores], QOperand<C>& q, u64 k,
+                                         int step) {
+  using S = Shapes<C>;
+  const u64 k_step = k + step_k_major<typename S::KTile>(step);
+  if constexpr (C.q_registers) {
+    ptx::wgmma_registers<0, kSteps>(Element{}, scores, &q.registers[4 * step], k_step, step > 0);
+  } else {
+    ptx::wgmma_shared<0, kSteps>(
+        Element{}, scores, q.descriptor + step_k_major<typename S::QTile>(step), k_step, step > 0);
+  }
+}
+
 /// S = Q K^T, issued, not awaited.
 template <class Element, ForwardConfig C, int kScores>
 __device__ inline void issue_scores(float (&scores)[kScores], QOperand<C>& q, u64 k) {
-  using S = Shapes<C>;
-  static_assert(kScores == S::kScores);
-  ptx::pin(scores);
+  static_assert(kScores == Shapes<C>::kScores);
+  constexpr int kSteps = C.dim_qk / 16, kByFour = kSteps / 4 * 4;
   if constexpr (C.q_registers) ptx::pin(q.registers);
   ptx::wgmma_fence();
 #pragma unroll
-  for (int step = 0; step < C.dim_qk / 16; ++step) {
-    const u64 k_step = k + step_k_major<typename S::KTile>(step);
-    if constexpr (C.q_registers) {
-      ptx::wgmma_registers<0>(Element{}, scores, &q.registers[4 * step], k_step, step > 0);
-    } else {
-      ptx::wgmma_shared<0>(Element{}, scores, q.descriptor + step_k_major<typename S::QTile>(step),
-                           k_step, step > 0);
-    }
+  for (int step = 0; step < kByFour; step += 4) {
+    issue_score_steps<Element, C, 4>(scores, q, k, step);
+  }
+#pragma unroll
+  for (int step = kByFour; step < kSteps; ++step) {
+    issue_score_steps<Element, C, 1>(scores, q, k, step);
   }
   ptx::wgmma_commit();
 }
 
-/// O += P V, issued, not awaited.
+/// O += P V, issued, not awaited. P, packed just before, is held on this side of the fence; O and S
+/// were last touched blocks ago.
 template <class Element, ForwardConfig C, int kProbabilities, int kOutputs>
 __device__ inline void issue_output(float (&output)[kOutputs], u32 (&probabilities)[kProbabilities],
                                     u64 v) {
-  ptx::pin(output);
+  constexpr int kSteps = kProbabilities / 4, kByFour = kSteps / 4 * 4;
   ptx::pin(probabilities);
   ptx::wgmma_fence();
 #pragma unroll
-  for (int step = 0; step < kProbabilities / 4; ++step) {
+  for (int step = 0; step < kByFour; step += 4) {
+    ptx::wgmma_registers<1, 4>(Element{}, output, &probabilities[4 * step], v + step_mn_major(step),
+                               true);
+  }
+#pragma unroll
+  for (int step = kByFour; step < kSteps; ++step) {
     ptx::wgmma_registers<1>(Element{}, output, &probabilities[4 * step], v + step_mn_major(step),
                             true);
   }

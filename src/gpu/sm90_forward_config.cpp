@@ -309,6 +309,9 @@ KernelConfig forward_kernel(const ForwardConfig& c) {
   kernel.budget_seconds = c.score.any() ? kModifierBudget : kBudget;
   kernel.program.target = "sm_90a";
   kernel.program.source =
+      "#define FA4_WGMMA_COLUMNS(n) (n == " + std::to_string(c.tile_keys) +
+      " || n == " + std::to_string(c.dim_v) +
+      ")\n"
       "#include \"sm90/forward.cuh\"\n"
       "using namespace fa4;\n"
       "constexpr sm90::ForwardConfig kConfig = {\n" +

@@ -91,6 +91,12 @@ const WrapperRow kRows[] = {
     {"float e[128] = {}; ptx::wgmma_fence(); ptx::wgmma_registers<1>(Fp16{}, e, n + 9, 2, true); "
      "ptx::wgmma_commit(); ptx::wgmma_wait<0>(); out[14] = e[127];",
      {"wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16"}},
+    {"float i[8] = {}; ptx::wgmma_fence(); ptx::wgmma_shared<1, 4>(Fp16{}, i, 1, 2, false); "
+     "ptx::wgmma_commit(); ptx::wgmma_wait<0>(); out[18] = i[0];",
+     {"wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16"}},
+    {"float j[64] = {}; ptx::wgmma_fence(); ptx::wgmma_registers<0, 4>(Bf16{}, j, n + 9, 2, true); "
+     "ptx::wgmma_commit(); ptx::wgmma_wait<0>(); out[20] = j[63];",
+     {"wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16"}},
     {"", {"wgmma.fence.sync.aligned"}},
     {"", {"wgmma.commit_group.sync.aligned"}},
     {"", {"wgmma.wait_group.sync.aligned 0"}},

@@ -14,6 +14,7 @@ const std::vector<std::string> kLengths = {"forward_lengths"};
 
 constexpr const char* kPipeline = "tile/pipeline.cuh";
 constexpr const char* kTile = "tile/shared_tile.cuh";
+constexpr const char* kWgmma = "ptx/wgmma.cuh";
 constexpr const char* kForward = "sm90/forward.cuh";
 constexpr const char* kProducer = "sm90/forward_producer.cuh";
 constexpr const char* kConsumer = "sm90/forward_consumer.cuh";
@@ -36,13 +37,13 @@ Mutant fault(const char* name, const char* kind, const std::vector<std::string>&
 std::vector<Mutant> waits() {
   return {
       fault("first_k_not_awaited", "wait", kAny, kConsumer,
-            "shared.k_ring.wait(k_at, k_ready);\n      issue_scores", "issue_scores",
+            "shared.k_ring.wait(k_at, k_ready);\n        issue_scores", "issue_scores",
             "the product may read K before the copy has landed"),
       fault("next_k_not_awaited", "wait", kAny, kConsumer,
-            "if (--n < mine.begin) break;\n        shared.k_ring.wait(k_at, k_ready);",
-            "if (--n < mine.begin) break;", "the product may read K before the copy has landed"),
+            "shared.k_ring.wait(k_at, k_ready);\n          issue_output", "issue_output",
+            "the product may read K before the copy has landed"),
       fault("v_not_awaited", "wait", kAny, kConsumer,
-            "shared.v_ring.wait(v_at, v_ready);\n        if", "if",
+            "shared.v_ring.wait(v_at, v_ready);\n        //", "//",
             "the product may read V before the copy has landed"),
       fault("peek_misread", "wait", kAny, kPipeline, "if (!peeked) wait(at);",
             "if (peeked) wait(at);", "waits only when there is no need to"),
@@ -62,11 +63,11 @@ std::vector<Mutant> waits() {
             "ptx::mbarrier_wait(&empty[at.stage], at.parity ^ 1);\n    items", "items",
             "overwrites a tile's description that others still read"),
       fault("product_pending_one", "wait", kAny, kConsumer,
-            "ptx::wgmma_wait<0>();\n        ptx::pin(scores);\n        ptx::pin(output);",
-            "ptx::wgmma_wait<1>();\n        ptx::pin(scores);\n        ptx::pin(output);",
+            "ptx::wgmma_wait<0>();\n          ptx::pin(scores);\n          ptx::pin(output);",
+            "ptx::wgmma_wait<1>();\n          ptx::pin(scores);\n          ptx::pin(output);",
             "the scores' product may still be pending when they are read"),
       fault("last_product_not_awaited", "wait", kAny, kConsumer,
-            "ptx::wgmma_wait<0>();\n      ptx::pin(output);", "ptx::pin(output);",
+            "ptx::wgmma_wait<0>();\n        ptx::pin(output);", "ptx::pin(output);",
             "O is read while its last product may be pending"),
       fault("store_not_read_yet", "wait", kAny, kOutput, "if (leader) ptx::bulk_wait_read();", "",
             "O is overwritten while the store before may still read it"),
@@ -124,24 +125,25 @@ std::vector<Mutant> phases_and_counts() {
             "if (warpgroup == C.warpgroups - 1) end_turn<C, C.order>(warpgroup);", "",
             "everybody waits for a turn that nobody gives"),
       fault("last_v_not_released", "barrier", kAny, kConsumer,
-            "shared.v_ring.leave(v_at, lane);\n    } else", "v_at.advance();\n    } else",
+            "shared.v_ring.leave(v_at, lane);\n      };", "v_at.advance();\n      };",
             "the stage is never free again"),
   };
 }
 
 std::vector<Mutant> order() {
   return {
-      fault(
-          "k_released_early", "order", kAny, kConsumer,
-          "ptx::wgmma_wait<0>();\n      ptx::pin(scores);\n      shared.k_ring.leave(k_at, lane);",
-          "shared.k_ring.leave(k_at, lane);\n      ptx::wgmma_wait<0>();\n      "
-          "ptx::pin(scores);",
-          "K may be overwritten while the product reads it"),
+      fault("k_released_early", "order", kAny, kConsumer,
+            "ptx::wgmma_wait<0>();\n        ptx::pin(scores);\n        shared.k_ring.leave(k_at, "
+            "lane);",
+            "shared.k_ring.leave(k_at, lane);\n        ptx::wgmma_wait<0>();\n        "
+            "ptx::pin(scores);",
+            "K may be overwritten while the product reads it"),
       fault("v_released_early", "order", kAny, kConsumer,
-            "ptx::wgmma_wait<0>();\n        ptx::pin(scores);\n        ptx::pin(output);\n        "
+            "ptx::wgmma_wait<0>();\n          ptx::pin(scores);\n          ptx::pin(output);\n     "
+            "     "
             "shared.v_ring.leave(v_at, lane);",
-            "shared.v_ring.leave(v_at, lane);\n        ptx::wgmma_wait<0>();\n        "
-            "ptx::pin(scores);\n        ptx::pin(output);",
+            "shared.v_ring.leave(v_at, lane);\n          ptx::wgmma_wait<0>();\n          "
+            "ptx::pin(scores);\n          ptx::pin(output);",
             "V may be overwritten while the product reads it"),
       fault("put_announced_early", "order", kAny, kPipeline,
             "items[at.stage] = item;\n    ptx::mbarrier_arrive(&full[at.stage]);",
@@ -165,8 +167,8 @@ std::vector<Mutant> order() {
       fault("bulk_not_committed", "commit", kAny, kOutput, "ptx::bulk_commit();", "",
             "waits for a group that the store is not in"),
       fault("scores_not_committed", "commit", kAny, kProducts,
-            "k_step, step > 0);\n    }\n  }\n  ptx::wgmma_commit();",
-            "k_step, step > 0);\n    }\n  }", "waits for a group that the product is not in"),
+            "(scores, q, k, step);\n  }\n  ptx::wgmma_commit();", "(scores, q, k, step);\n  }",
+            "waits for a group that the product is not in"),
   };
 }
 
@@ -203,13 +205,13 @@ std::vector<Mutant> places() {
             "(descriptor_field(Tile::kPanelElements * 2) << 16)",
             "(descriptor_field(Tile::kPanelElements) << 16)",
             "panels of V stand twice as far apart"),
-      fault("v_step", "descriptor", kAny, kTile, "descriptor_field(step * 16 * 128)",
-            "descriptor_field(step * 8 * 128)", "a step is 16 keys"),
-      fault("k_step", "descriptor", kAny, kTile, "(step % 4) * 32)", "(step % 4) * 16)",
+      fault("v_step", "descriptor", kAny, kWgmma, "kStepMnMajor = 16 * 128",
+            "kStepMnMajor = 8 * 128", "a step is 16 keys"),
+      fault("k_step", "descriptor", kAny, kWgmma, "kStepKMajor = 16 * 2", "kStepKMajor = 8 * 2",
             "a step is 16 elements of two bytes"),
       fault("v_not_transposed", "descriptor", kAny, kProducts,
-            "ptx::wgmma_registers<1>(Element{}, output",
-            "ptx::wgmma_registers<0>(Element{}, output", "V's rows are keys"),
+            "ptx::wgmma_registers<1, 4>(Element{}, output",
+            "ptx::wgmma_registers<0, 4>(Element{}, output", "V's rows are keys"),
       fault("panel_coordinate", "coordinate", kTurns, kProducer,
             "&map, barrier, panel * kPanelCols, row", "&map, barrier, 0, row",
             "the second panel is columns 64 and up"),
@@ -252,6 +254,8 @@ std::vector<Mutant> overlap() {
             "the first lane lets go of K while others may still read it"),
       fault("scores_not_again", "value", kOverlap, kConsumer, "if (!fits) {\n", "if (false) {\n",
             "the exponentials are taken for scores"),
+      fault("scores_again_by_product", "wait", kOverlap, kConsumer, "if (fits) compute_scores();",
+            "compute_scores();", "a product that not all warps of the warpgroup take part in"),
       fault("masked_tile_as_whole", "value", kOverlap, kConsumer,
             "(n - 1) * C.tile_keys >= whole.begin", "n * C.tile_keys >= whole.begin",
             "hidden keys count"),

@@ -15,7 +15,7 @@ struct NamedSchedule {
   RunOptions options;
 };
 /// Timing and order in all their combinations, so many seeds each.
-constexpr uint64_t kSeeds = 4;
+constexpr uint64_t kSeeds = 6;
 std::vector<NamedSchedule> schedules(uint64_t seeds = kSeeds);
 
 /// When the judge looks: at no run; at those mutants that no result gave away, run once more; at

@@ -8,8 +8,9 @@
 //   consumer 0:  [Q K(n)] softmax(n) [P V(n), Q K(n-1)] softmax(n-1) [P V(n-1), Q K(n-2)] ...
 //   consumer 1:      ...  [P V(n), Q K(n-1)] softmax(n-1) ...
 //
-// With `pair`, two CTAs of a cluster take a tile twice as high and share its K and V: each copies
-// half of them to both. That halves what is read from the L2, which costs energy, and so time.
+// With `pair`, two CTAs of a cluster share K and V of a tile twice as high, or of two heads: each
+// copies half of them to both. That halves what is read from the L2, which costs energy, and so
+// time.
 //
 // Within a warpgroup products and softmax alternate; across warpgroups they overlap: while one is
 // in its softmax, another's products keep the tensor cores busy.

@@ -27,7 +27,7 @@ struct ForwardConfig {
   int output_panels;     ///< Panels of 64 columns that a warpgroup's O is staged in on its way out.
   int order;             ///< Order of warpgroups: see Order.
   bool overlap;          ///< A warpgroup's O += P V runs under its next softmax.
-  bool pair;             ///< Two CTAs of a cluster share a tile's K and V; each brings half.
+  bool pair;             ///< Two CTAs of a cluster share K and V where they can; each brings half.
   bool dynamic;          ///< CTAs take the next tile when they are done, by a counter; else every
                          ///< gridDim.x-th one.
   bool q_registers;      ///< Q stays in registers: less shared memory traffic, more registers.
@@ -37,7 +37,7 @@ struct ForwardConfig {
 
   /// Some of V may have to be set to 0 before it is multiplied: see sm90/forward_producer.cuh.
   __device__ constexpr bool cleans() const { return varlen || score.hides(); }
-  /// CTAs a tile of queries, which is as many times as high.
+  /// CTAs a tile of queries.
   __device__ constexpr int ctas() const { return pair ? 2 : 1; }
 };
 
@@ -184,12 +184,16 @@ __device__ inline KeyRange key_tiles(const BandOf<C>& band, RowRange rows) {
   return {begin, max_of(begin, ceil_div(keys.end, C.tile_keys))};
 }
 
-/// The same for all rows of a tile of queries.
+/// The same for all rows of a tile of queries: of both CTAs of a pair.
 template <ForwardConfig C>
 __device__ inline KeyRange key_tiles(const ForwardParams& p, const Work& work) {
-  const i32 rows = C.ctas() * C.warpgroups * warpgroup_rows<C>(p);
+  i32 first = work.first, rows = C.warpgroups * warpgroup_rows<C>(p);
+  if (C.pair && work.sharing == Sharing::kRows) {
+    first -= cta_rank<C>() * rows;
+    rows *= 2;
+  }
   return key_tiles<C>(band_of<C>(p, work.sequence),
-                      counting_rows<C>(p, work.sequence, work.first, rows));
+                      counting_rows<C>(p, work.sequence, first, rows));
 }
 
 /// Position and query head of row `row` of a warpgroup's tile whose first position is `first`.

@@ -49,7 +49,6 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
   using S = Shapes<C>;
   const int lane = threadIdx.x % kWarpThreads;
   const bool leader = lane == 0;
-  const int first_warpgroup = cta_rank<C>() * C.warpgroups;
   QOperand<C> q;
   q.descriptor = descriptor_k_major(shared.query[warpgroup].q);
   RingCursor<C.stages> k_at, v_at;
@@ -67,7 +66,7 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
     const KeyRange tiles = uniform(key_tiles<C>(p, work));
     Part part;
     part.head = work.head;
-    part.first = work.first + (first_warpgroup + warpgroup) * warpgroup_rows<C>(p);
+    part.first = work.first + warpgroup * warpgroup_rows<C>(p);
     part.count = counting_rows<C>(p, sequence, part.first, warpgroup_rows<C>(p));
     const KeyRange mine = uniform(key_tiles<C>(band, part.count));
     const KeyRange whole = band.seen_by_all(part.count.first, part.count.end - 1);

@@ -14,21 +14,36 @@
 
 namespace fa4::sm90 {
 
-/// Rows of K or V into shared memory; of a pair, each CTA brings half of them to both.
+/// Rows of K or V into shared memory. Where a pair shares them each CTA brings half to both.
 template <ForwardConfig C, class Tile>
-__device__ inline void load_tile(Tile& tile, const TensorMap& map, u64* barrier, i32 row, i32 head,
-                                 i32 batch) {
-  const int first = cta_rank<C>() * (Tile::kRows / C.ctas());
+__device__ inline void load_tile(Tile& tile, const TensorMap& map, u64* barrier, bool shared,
+                                 i32 row, i32 head, i32 batch) {
+  constexpr int kRows = Tile::kRows / C.ctas();  // of a copy
+  if (C.pair && shared) {
+    const int first = cta_rank<C>() * kRows;
+#pragma unroll
+    for (int panel = 0; panel < Tile::kPanels; ++panel) {
+      ptx::tma_load_4d_multicast(tile.panel(panel) + first * kPanelCols, &map, barrier, 0b11,
+                                 panel * kPanelCols, row + first, head, batch);
+    }
+    return;
+  }
 #pragma unroll
   for (int panel = 0; panel < Tile::kPanels; ++panel) {
-    u16* to = tile.panel(panel) + first * kPanelCols;
-    if constexpr (C.pair) {
-      ptx::tma_load_4d_multicast(to, &map, barrier, 0b11, panel * kPanelCols, row + first, head,
-                                 batch);
-    } else {
-      ptx::tma_load_4d(to, &map, barrier, panel * kPanelCols, row, head, batch);
+#pragma unroll
+    for (int first = 0; first < Tile::kRows; first += kRows) {
+      ptx::tma_load_4d(tile.panel(panel) + first * kPanelCols, &map, barrier, panel * kPanelCols,
+                       row + first, head, batch);
     }
   }
+}
+
+/// This CTA's part of a tile of queries.
+template <ForwardConfig C>
+__device__ inline Work work_at(const ForwardParams& p, i32 index) {
+  const u32 cta = cta_rank<C>();
+  if constexpr (C.varlen) return listed_work<C.pair>(p.list, p.schedule, index, cta);
+  return dense_work<C.pair>(p.schedule, index, p.rows_q, p.rows_k, cta);
 }
 
 /// The tile of queries after one, by the counter. Of a pair the first CTA asks, and tells the
@@ -70,8 +85,8 @@ __device__ inline void produce_keys(const ForwardParams& p, Shared<C>& shared) {
   Mailbox::Cursor mail;
   const i32 self = blockIdx.x / C.ctas();
   for (i32 index = self; index < tiles;) {
-    const Work work = C.varlen ? listed_work(p.list, p.schedule.heads, index)
-                               : dense_work(p.schedule, index, p.rows_q, p.rows_k);
+    const Work work = work_at<C>(p, index);
+    const bool both = work.sharing != Sharing::kNothing;
     shared.queue.put(queue_at, work);
     const KeyRange range = key_tiles<C>(p, work);
     const KeyRange clean = C.cleans() ? clean_keys<C>(p, work.sequence) : KeyRange{};
@@ -80,11 +95,11 @@ __device__ inline void produce_keys(const ForwardParams& p, Shared<C>& shared) {
     for (i32 n = range.end - 1; n >= range.begin; --n) {
       const i32 row = first_key + n * C.tile_keys;
       u64* k_full = shared.k_ring.acquire(at, S::KTile::kBytes);
-      load_tile<C>(shared.k[at.stage], p.k, k_full, row, head, batch);
+      load_tile<C>(shared.k[at.stage], p.k, k_full, both, row, head, batch);
       u64* v_full = &shared.v_ring.full[at.stage];
       if (wants_cleaning<C>(clean, n)) v_full = &shared.v_raw[at.stage];
       shared.v_ring.acquire(at, v_full, S::VTile::kBytes);
-      load_tile<C>(shared.v[at.stage], p.v, v_full, row, head, batch);
+      load_tile<C>(shared.v[at.stage], p.v, v_full, both, row, head, batch);
       at.advance();
     }
     if constexpr (C.dynamic) {
@@ -111,8 +126,7 @@ __device__ inline void produce_queries(const ForwardParams& p, Shared<C>& shared
     const Work work = shared.queue.get(queue_at);
     shared.queue.release(queue_at);
     if (work.head < 0) break;
-    const i32 first =
-        (C.varlen ? work.sequence.q_first : 0) + work.first + cta_rank<C>() * C.warpgroups * rows;
+    const i32 first = (C.varlen ? work.sequence.q_first : 0) + work.first;
     for (int w = 0; w < C.warpgroups; ++w) {
       ptx::mbarrier_wait(&shared.q_empty[w], parity);
       ptx::mbarrier_arrive_expect(&shared.q_full[w], bytes);
@@ -131,8 +145,7 @@ __device__ inline void produce_queries(const ForwardParams& p, Shared<C>& shared
 template <ForwardConfig C>
 __device__ inline bool seen_by_tile(const ForwardParams& p, const Work& work, i32 key) {
   const i32 rows = C.warpgroups * warpgroup_rows<C>(p);
-  const RowRange counting =
-      counting_rows<C>(p, work.sequence, work.first + cta_rank<C>() * rows, rows);
+  const RowRange counting = counting_rows<C>(p, work.sequence, work.first, rows);
   const BandOf<C> band = band_of<C>(p, work.sequence);
   const i32 heads = C.packed ? p.pack_heads : 1;
   bool seen = false;

@@ -20,6 +20,7 @@ constexpr int kLengthsThreads = 1024;
 // The kernels' parameters, field by field.
 struct ScheduleParams {
   int32_t tiles, positions, heads, heads_total, section, section_tiles, tile_rows, first_row;
+  int32_t cta_rows, sharing, halves;
 };
 struct TileList {
   const void *count, *tiles, *sequences;
@@ -231,26 +232,49 @@ Status fill_maps(const Runtime& runtime, const ForwardConfig& config, const Atte
   return {};
 }
 
+/// The kernel's enum.
+enum class Sharing : int32_t { kRows, kHeads };
+
+/// Tiles of one sequence: how many, how high, where the first begins. They end with the sequence,
+/// so that what does not fill one is left before the first. Where that fits a CTA of a pair, it is
+/// a tile of its own, which the pair takes of two heads at once.
+void set_rows(const core::Problem& problem, const ForwardConfig& config, ScheduleParams& s) {
+  const int block = pack_rows(config, problem.group);
+  const auto end = static_cast<int32_t>(ceil_div(problem.rows_q, block) * block);
+  const bool rows = s.sharing == static_cast<int32_t>(Sharing::kRows);
+  s.cta_rows = config.warpgroups * block;
+  s.tile_rows = rows ? config.ctas() * s.cta_rows : s.cta_rows;
+  const int32_t left = end % s.tile_rows;
+  s.halves = rows && config.pair && !config.varlen && left > 0 && left <= s.cta_rows ? 1 : 0;
+  s.positions =
+      s.halves != 0 ? end / s.tile_rows : static_cast<int32_t>(ceil_div(end, s.tile_rows));
+  s.first_row = end - s.positions * s.tile_rows;
+}
+
 /// Heads in sections whose K and V stay in the L2 cache while all of them are worked on: small ones
 /// read the least from memory, but tiles of unequal length need many heads to even out.
 ScheduleParams schedule(const core::Problem& problem, const ForwardConfig& config, int64_t keys) {
   ScheduleParams s{};
-  const int64_t head_bytes = std::max<int64_t>(1, keys * (problem.dim_qk + problem.dim_v) * 2);
-  const int64_t budget = config.dynamic ? int64_t{16} << 20 : int64_t{4} << 20;
+  const bool two_heads = config.pair && !config.varlen && !config.packed && problem.group % 2 == 0;
+  s.sharing = static_cast<int32_t>(two_heads ? Sharing::kHeads : Sharing::kRows);
+  set_rows(problem, config, s);
   const int64_t heads = config.packed ? problem.heads_k : problem.heads_q;
-  const int64_t total = heads * problem.batch;
-  s.tile_rows = tile_rows(config, problem);
-  s.positions = static_cast<int32_t>(ceil_div(problem.rows_q, s.tile_rows));
-  const int block = pack_rows(config, problem.group);
-  s.first_row =
-      static_cast<int32_t>(ceil_div(problem.rows_q, block)) * block - s.positions * s.tile_rows;
   s.heads = static_cast<int32_t>(heads);
   if (config.varlen) return s;
+  const int64_t head_bytes = std::max<int64_t>(1, keys * (problem.dim_qk + problem.dim_v) * 2);
+  const int64_t budget = config.dynamic ? int64_t{16} << 20 : int64_t{4} << 20;
+  const int64_t together = two_heads ? 2 : 1;
+  const int64_t total = heads * problem.batch / together;
+  int64_t section = std::max<int64_t>(1, budget / head_bytes);
+  if (!config.packed) section *= problem.group / together;
+  if (s.halves != 0) section += section % 2;
   s.heads_total = static_cast<int32_t>(total);
-  s.section = static_cast<int32_t>(std::min(
-      total, std::max<int64_t>(1, budget / head_bytes) * (config.packed ? 1 : problem.group)));
-  s.section_tiles = s.section * s.positions;
-  s.tiles = s.heads_total * s.positions;
+  s.section = static_cast<int32_t>(std::min(total, section));
+  const auto tiles_of = [&](int64_t n) {
+    return static_cast<int32_t>(n * s.positions + s.halves * ceil_div(n, 2));
+  };
+  s.section_tiles = tiles_of(s.section);
+  s.tiles = static_cast<int32_t>(total / s.section) * s.section_tiles + tiles_of(total % s.section);
   return s;
 }
 

@@ -63,6 +63,27 @@ TEST(Variant, PairsOfCtasShareKeysAndValues) {
   expect_right(causal, "pair=1,stages=4,output_panels=1");
 }
 
+// What does not fill a pair's tile but fits a CTA is a tile of its own: the pair takes two heads'.
+// Of three heads, of 111 in sections of 110 at the most, one is left alone.
+TEST(Variant, PairsTakeTheHalfTilesOfTwoHeads) {
+  Case three = test::ref64({.s_q = 500, .s_k = 200, .heads_q = 3, .d = 128}, DType::kBFloat16);
+  expect_right(three, "pair=1,stages=4,output_panels=1");
+  three.options.causal = Causal::kBottomRight;
+  expect_right(three, "pair=1,stages=4,output_panels=1");
+  Case many =
+      test::ref64({.batch = 37, .s_q = 100, .s_k = 300, .heads_q = 3, .d = 64}, DType::kBFloat16);
+  expect_right(many, "pair=1,warpgroups=2,dynamic=1");
+  expect_right(many, "pair=1,warpgroups=1,dynamic=0");
+}
+
+TEST(Variant, PairsTakeTwoHeadsWithOneKeyHead) {
+  Case c = test::ref64({.batch = 3, .s_q = 300, .s_k = 200, .heads_q = 12, .heads_k = 3, .d = 64},
+                       DType::kBFloat16);
+  expect_right(c, "pair=1,warpgroups=2");
+  c.options.window = {.left = 100, .right = 30};
+  expect_right(c, "pair=1,warpgroups=2");
+}
+
 // The first CTA is told of the next tile at once where a tile has no keys to copy.
 TEST(Variant, PairsWithTilesThatSeeNoKey) {
   Case c = test::ref64({.s_q = 2000, .s_k = 200, .heads_q = 2, .d = 64}, DType::kBFloat16);

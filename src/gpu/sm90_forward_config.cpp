@@ -17,19 +17,25 @@ constexpr int kAny = std::numeric_limits<int>::max();
 /// Measured on an H200: docs/notes/sm90_forward.md. The rows with a bias or a mask are what fits
 /// the registers.
 constexpr ForwardTile kTiles[] = {
-    // d_qk, d_v, keys, keys of bands, hides, tile of keys, warpgroups, stages, panels of O, order,
-    // overlap
-    {64, 64, kAny, kAny, true, 64, 2, 3, 1, Order::kNone, false},
-    {128, 128, kAny, kAny, true, 48, 2, 3, 2, Order::kNone, false},
-    {192, 192, kAny, kAny, true, 32, 2, 3, 3, Order::kNone, false},
-    {256, 256, kAny, kAny, true, 16, 2, 3, 4, Order::kNone, false},
-    {64, 64, 2048, 2048, false, 64, 4, 5, 1, Order::kNone, false},
-    {64, 64, kAny, kAny, false, 128, 3, 3, 1, Order::kNone, false},
-    {96, 96, kAny, kAny, false, 112, 3, 2, 2, Order::kProducts, false},
-    {128, 128, kAny, kAny, false, 64, 3, 3, 2, Order::kProducts, true},
-    {192, 128, kAny, kAny, false, 64, 3, 3, 1, Order::kProducts, false},
-    {192, 192, kAny, kAny, false, 96, 2, 2, 2, Order::kProducts, false},
-    {256, 256, kAny, kAny, false, 64, 2, 2, 2, Order::kProducts, false},
+    // d_qk, d_v, keys, keys of bands, hides, pair, tile of keys, warpgroups, stages, panels of O,
+    // order, overlap
+    {64, 64, kAny, kAny, true, false, 64, 2, 3, 1, Order::kNone, false},
+    {128, 128, kAny, kAny, true, false, 48, 2, 3, 2, Order::kNone, false},
+    {192, 192, kAny, kAny, true, false, 32, 2, 3, 3, Order::kNone, false},
+    {256, 256, kAny, kAny, true, false, 16, 2, 3, 4, Order::kNone, false},
+    {64, 64, 2048, 2048, false, false, 64, 4, 5, 1, Order::kNone, false},
+    {64, 64, 4095, 4095, false, false, 128, 3, 3, 1, Order::kNone, false},
+    {64, 64, kAny, kAny, false, true, 128, 3, 4, 1, Order::kNone, false},
+    {64, 64, kAny, kAny, false, false, 128, 3, 3, 1, Order::kNone, false},
+    {96, 96, kAny, kAny, false, false, 112, 3, 2, 2, Order::kProducts, false},
+    {128, 128, 1023, 4095, false, false, 64, 3, 3, 2, Order::kProducts, true},
+    {128, 128, kAny, kAny, false, true, 64, 3, 4, 1, Order::kProducts, true},
+    {128, 128, kAny, kAny, false, false, 64, 3, 3, 2, Order::kProducts, true},
+    {192, 128, 4095, 4095, false, false, 64, 3, 3, 1, Order::kProducts, false},
+    {192, 128, kAny, kAny, false, true, 64, 3, 3, 1, Order::kProducts, false},
+    {192, 128, kAny, kAny, false, false, 64, 3, 3, 1, Order::kProducts, false},
+    {192, 192, kAny, kAny, false, false, 96, 2, 2, 2, Order::kProducts, false},
+    {256, 256, kAny, kAny, false, false, 64, 2, 2, 2, Order::kProducts, false},
 };
 
 int round_up(int64_t x, int to) { return static_cast<int>((x + to - 1) / to * to); }
@@ -73,6 +79,7 @@ ForwardConfig make_config(const ForwardTile& tile, const Traits& traits, int dim
   c.packed = traits.packed;
   c.output_panels = std::min(tile.output_panels, static_cast<int>(ceil_div(c.dim_v, kPanelCols)));
   c.overlap = tile.overlap && !traits.score.any();
+  c.pair = tile.pair;
   c.order = c.overlap ? Order::kNone : tile.order;  // what overlaps by itself needs no turns
   // Where tiles of queries differ in length; 192 rows mostly leave a short one.
   c.dynamic = c.left || c.right || c.varlen || c.warpgroups == 3;
@@ -81,10 +88,14 @@ ForwardConfig make_config(const ForwardTile& tile, const Traits& traits, int dim
   return c;
 }
 
-const ForwardTile& tile_for(int64_t dim_qk, int64_t dim_v, const Traits& traits, int64_t keys) {
+/// The row of the table for a problem.
+const ForwardTile& tile_for(const core::Problem& problem, const Traits& traits) {
   const bool band = traits.left || traits.right;
+  const int64_t keys = problem.max_rows_k();
+  const int64_t rows = problem.max_rows_q() * (traits.packed ? problem.group : 1);
   return *std::find_if(std::begin(kTiles), std::end(kTiles), [&](const ForwardTile& tile) {
-    return dim_qk <= tile.max_dim_qk && dim_v <= tile.max_dim_v &&
+    if (tile.pair && (traits.varlen || rows <= tile.warpgroups * kRowsPerWarpgroup)) return false;
+    return problem.dim_qk <= tile.max_dim_qk && problem.dim_v <= tile.max_dim_v &&
            tile.hides == traits.score.hides() &&
            keys <= (band ? tile.max_band_keys : tile.max_keys);
   });
@@ -143,6 +154,7 @@ std::vector<ForwardConfig> all_forward_configs() {
   std::vector<ForwardConfig> configs;
   for (const ForwardTile& tile : kTiles) {
     const auto add = [&](const Traits& traits) {
+      if (tile.pair && traits.varlen) return;
       const ForwardConfig c = make_config(tile, traits, tile.max_dim_qk, tile.max_dim_v);
       if (std::find(configs.begin(), configs.end(), c) == configs.end()) configs.push_back(c);
     };
@@ -183,8 +195,7 @@ ForwardConfig choose_forward(const core::Problem& problem) {
   traits.score.mask = spec.mask.present();
   traits.score.bias = scalar_of(spec.bias);
   traits.packed = packs(problem, traits);
-  const ForwardTile& tile = tile_for(problem.dim_qk, problem.dim_v, traits, problem.max_rows_k());
-  return make_config(tile, traits, static_cast<int>(problem.dim_qk),
+  return make_config(tile_for(problem, traits), traits, static_cast<int>(problem.dim_qk),
                      static_cast<int>(problem.dim_v));
 }
 

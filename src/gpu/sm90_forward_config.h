@@ -70,14 +70,16 @@ struct ForwardConfig {
 };
 
 /// Rows of the table that configurations come from: tile shapes for head dims up to a bound, for up
-/// to a number of keys (small tiles waste less at the edges), and for kernels that read a bias or a
-/// mask. A problem uses the first row that it fits.
+/// to a number of keys (small tiles waste less at the edges), for kernels that read a bias or a
+/// mask, and for pairs of CTAs, which take sequences of one length that fill more than one CTA. A
+/// problem uses the first row that it fits.
 struct ForwardTile {
   int max_dim_qk;
   int max_dim_v;
   int max_keys;       ///< Without a band.
   int max_band_keys;  ///< Under one.
   bool hides;         ///< With a bias or a mask.
+  bool pair;
   int tile_keys;
   int warpgroups;
   int stages;

@@ -12,7 +12,7 @@ using gpu::sm90::ForwardConfig;
 using gpu::sm90::Scalar;
 
 /// Of the numbers of keys at which the choice of a tile changes; see the table of tiles.
-constexpr int64_t kBounds[] = {0, 768, 2048, 4096};
+constexpr int64_t kBounds[] = {0, 768, 1024, 2048, 4096};
 
 int64_t rows_of_tile(const ForwardConfig& config, int64_t group) {
   return config.warpgroups * gpu::sm90::pack_rows(config, group);
@@ -41,6 +41,8 @@ void draw_lengths(Draw& draw, const ForwardConfig& config, bool is_long, int64_t
   } else {
     p.batch = draw.one_of({1, 1, 2, 3});
     p.s_q = draw.one_of({1, 2, 17, 63, 64, 65, rows - 1, rows, rows + 1, 2 * rows});
+    // A pair's rows are more than one CTA's, with and without half a tile.
+    if (config.pair) p.s_q = rows + draw.one_of({1, 30, rows, rows + 1, rows + rows / 2});
     p.s_k = least + draw.one_of({1, 2, keys - 1, keys, keys + 1, 2 * keys, 1 + draw.below(300)});
   }
   if (draw.one_in(3)) p.hidden_nan = 1;

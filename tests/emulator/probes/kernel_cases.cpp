@@ -62,7 +62,10 @@ Case empty_case(const ForwardConfig& config, int64_t keys, bool large) {
   const int64_t heads_q = config.packed ? 4 : 2;
   const int64_t heads_k = config.packed ? 1 : config.score.hides() ? 1 : 2;
   const int64_t tile = config.warpgroups * (config.packed ? 16 : 64);
-  const int64_t rows = large ? tile + 51 : std::min<int64_t>(tile, 100) - 9;
+  // A pair's rows are more than one CTA's: of two, with half a tile left; of one and a part.
+  const int64_t rows = config.pair ? (large ? 2 * tile + tile / 3 : tile + tile / 4)
+                       : large     ? tile + 51
+                                   : std::min<int64_t>(tile, 100) - 9;
   c.q = HostTensor(config.dtype, {batch, rows, heads_q, config.dim_qk});
   c.k = HostTensor(config.dtype, {batch, keys, heads_k, config.dim_qk});
   c.v = HostTensor(config.dtype, {batch, keys, heads_k, config.dim_v});

@@ -100,6 +100,39 @@ TEST_F(GpuPlan, ManyTilesOfEveryKernel) {
   }
 }
 
+// Whole tiles of a pair, half tiles of two heads and of one alone, two query heads of a key head.
+TEST_F(GpuPlan, PairsOfCtas) {
+  struct Paired {
+    Shape shape;
+    Causal causal;
+    std::optional<int64_t> left;
+  };
+  const Paired all[] = {
+      {{.batch = 2, .s_q = 700, .s_k = 1100, .heads_q = 3, .d = 128}, Causal::kNone, {}},
+      {{.batch = 3, .s_q = 500, .s_k = 1100, .heads_q = 3, .d = 128}, Causal::kNone, {}},
+      {{.s_q = 300, .s_k = 1030, .heads_q = 8, .heads_k = 2, .d = 128}, Causal::kNone, {}},
+      {{.s_q = 500, .s_k = 4200, .heads_q = 3, .d = 128}, Causal::kBottomRight, {}},
+      {{.s_q = 4200, .s_k = 4100, .heads_q = 2, .d = 64}, Causal::kTopLeft, 90},
+      {{.s_q = 500, .s_k = 4200, .heads_q = 3, .d = 64}, Causal::kNone, {}},
+      {{.s_q = 130, .s_k = 4200, .heads_q = 6, .heads_k = 2, .d = 64}, Causal::kBottomRight, {}},
+      {{.s_q = 200, .s_k = 4100, .heads_q = 2, .d = 192, .d_v = 128}, Causal::kNone, {}},
+      {{.s_q = 900, .s_k = 4200, .d = 192, .d_v = 128}, Causal::kBottomRight, {}},
+  };
+  uint64_t seed = 1;
+  for (const Paired& paired : all) {
+    Case c = test::ref64(paired.shape, kDtypes[seed % 2], seed);
+    ++seed;
+    c.options.causal = paired.causal;
+    c.options.window.left = paired.left;
+    c.device = Device::cuda(0);
+    const auto plan = Plan::make(AttentionProblem::forward(c.tensors(), c.options), c.device);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    EXPECT_NE(plan->describe().find("pairs of CTAs"), std::string::npos) << plan->describe();
+    expect_right(c);
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST_F(GpuPlan, ExactProbes) {
   for (const Causal causal : {Causal::kNone, Causal::kBottomRight, Causal::kTopLeft}) {
     Case c =

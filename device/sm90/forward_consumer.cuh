@@ -80,13 +80,15 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
     q_parity ^= 1;
     q.load(shared.query[warpgroup].q);
 
-    // Tiles of keys that only other warpgroups' rows see are let go untouched.
+    // Tiles of keys that only other warpgroups' rows see are let go untouched, by all lanes
+    // together: nothing else here would keep one from falling behind.
     auto skip = [&](i32 n) {
       begin_turn<C, C.order>(warpgroup);
       end_turn<C, C.order>(warpgroup);
       shared.k_ring.wait(k_at);
-      shared.k_ring.leave(k_at, lane);
       shared.v_ring.wait(v_at);
+      __syncwarp();
+      shared.k_ring.leave(k_at, lane);
       shared.v_ring.leave(v_at, lane);
     };
     i32 n = tiles.end - 1;

@@ -60,7 +60,9 @@ class EmulatorRuntime final : public Runtime {
     properties_.major = device.index / 10;
     properties_.minor = device.index % 10;
     const auto s = emulator_settings();
-    properties_.multiprocessors = s.ok() ? s->multiprocessors : EmulatorSettings{}.multiprocessors;
+    const EmulatorSettings settings = s.ok() ? *s : EmulatorSettings{};
+    properties_.multiprocessors = settings.multiprocessors;
+    properties_.pair_keys = settings.pair_keys;
     properties_.l2_bytes = kL2Bytes;
     properties_.shared_bytes = kSharedBytes;
   }

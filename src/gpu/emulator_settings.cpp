@@ -11,10 +11,14 @@ namespace fa4::gpu {
 namespace {
 
 bool set(EmulatorSettings& s, std::string_view name, std::string_view value) {
-  if (name != "multiprocessors") return emulator::set_option(s.run, name, value);
-  const auto result = std::from_chars(value.data(), value.data() + value.size(), s.multiprocessors);
-  return result.ec == std::errc() && result.ptr == value.data() + value.size() &&
-         s.multiprocessors > 0;
+  const auto positive = [value](auto& number) {
+    const char* end = value.data() + value.size();
+    const auto result = std::from_chars(value.data(), end, number);
+    return result.ec == std::errc() && result.ptr == end && number > 0;
+  };
+  if (name == "multiprocessors") return positive(s.multiprocessors);
+  if (name == "pair_keys") return positive(s.pair_keys);
+  return emulator::set_option(s.run, name, value);
 }
 
 thread_local const EmulatorSettings* of_thread = nullptr;
@@ -41,7 +45,8 @@ Result<EmulatorSettings> emulator_settings() {
       return invalid_argument(
           "FA4_EMULATOR: has " + std::string(entry) +
           "; allowed: seed=N, timing=earliest|random|latest, schedule=random|priority, workers=N, "
-          "resident=N, multiprocessors=N, checks=off|errors|warnings, late_loads=on|off, "
+          "resident=N, multiprocessors=N, pair_keys=N, checks=off|errors|warnings, "
+          "late_loads=on|off, "
           "late_stores=on|off, sums=quick|hopper, forgive=RULE+RULE");
     }
   }

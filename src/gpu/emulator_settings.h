@@ -6,12 +6,14 @@
 #include <fa4/status.h>
 
 #include "emulator/emulator.h"
+#include "gpu/runtime.h"
 
 namespace fa4::gpu {
 
 struct EmulatorSettings {
   emulator::RunOptions run;
   int multiprocessors = 4;           ///< Few, so that blocks take several tiles of a list.
+  int64_t pair_keys = kPairKeys;     ///< Fewer than on a GPU show pairs of CTAs sooner.
   emulator::Tally* tally = nullptr;  ///< Where launches add what they did.
 };
 

@@ -26,6 +26,10 @@
 
 namespace fa4::gpu {
 
+/// Fewest keys of a sequence for which pairs of CTAs that share K and V were seen to gain on an
+/// H200: below, their waiting for each other costs what fewer reads save.
+constexpr int64_t kPairKeys = 6144;
+
 /// A device as kernels are chosen for it.
 struct Properties {
   std::string name;
@@ -34,6 +38,7 @@ struct Properties {
   int multiprocessors = 0;
   int64_t l2_bytes = 0;
   int64_t shared_bytes = 0;  ///< Most that a block may ask for.
+  int64_t pair_keys = kPairKeys;
 };
 
 /// One loaded kernel, with its module; unloaded when the last owner lets go. Safe to launch from

@@ -353,7 +353,7 @@ void set_band(const core::Problem& problem, ForwardParams& params) {
 }  // namespace
 
 Result<Forward> Forward::make(const Runtime& runtime, const core::Problem& problem) {
-  return make(runtime, problem, choose_forward(problem));
+  return make(runtime, problem, choose_forward(problem, runtime.properties().pair_keys));
 }
 
 Result<Forward> Forward::make(const Runtime& runtime, const core::Problem& problem,

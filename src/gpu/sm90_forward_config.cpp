@@ -24,14 +24,11 @@ constexpr ForwardTile kTiles[] = {
     {192, 192, kAny, kAny, true, false, 32, 2, 3, 3, Order::kNone, false},
     {256, 256, kAny, kAny, true, false, 16, 2, 3, 4, Order::kNone, false},
     {64, 64, 2048, 2048, false, false, 64, 4, 5, 1, Order::kNone, false},
-    {64, 64, 4095, 4095, false, false, 128, 3, 3, 1, Order::kNone, false},
     {64, 64, kAny, kAny, false, true, 128, 3, 4, 1, Order::kNone, false},
     {64, 64, kAny, kAny, false, false, 128, 3, 3, 1, Order::kNone, false},
     {96, 96, kAny, kAny, false, false, 112, 3, 2, 2, Order::kProducts, false},
-    {128, 128, 1023, 4095, false, false, 64, 3, 3, 2, Order::kProducts, true},
     {128, 128, kAny, kAny, false, true, 64, 3, 4, 1, Order::kProducts, true},
     {128, 128, kAny, kAny, false, false, 64, 3, 3, 2, Order::kProducts, true},
-    {192, 128, 4095, 4095, false, false, 64, 3, 3, 1, Order::kProducts, false},
     {192, 128, kAny, kAny, false, true, 64, 3, 3, 1, Order::kProducts, false},
     {192, 128, kAny, kAny, false, false, 64, 3, 3, 1, Order::kProducts, false},
     {192, 192, kAny, kAny, false, false, 96, 2, 2, 2, Order::kProducts, false},
@@ -89,12 +86,14 @@ ForwardConfig make_config(const ForwardTile& tile, const Traits& traits, int dim
 }
 
 /// The row of the table for a problem.
-const ForwardTile& tile_for(const core::Problem& problem, const Traits& traits) {
+const ForwardTile& tile_for(const core::Problem& problem, const Traits& traits, int64_t pair_keys) {
   const bool band = traits.left || traits.right;
   const int64_t keys = problem.max_rows_k();
   const int64_t rows = problem.max_rows_q() * (traits.packed ? problem.group : 1);
   return *std::find_if(std::begin(kTiles), std::end(kTiles), [&](const ForwardTile& tile) {
-    if (tile.pair && (traits.varlen || rows <= tile.warpgroups * kRowsPerWarpgroup)) return false;
+    const bool pairs =
+        !traits.varlen && keys >= pair_keys && rows > tile.warpgroups * kRowsPerWarpgroup;
+    if (tile.pair && !pairs) return false;
     return problem.dim_qk <= tile.max_dim_qk && problem.dim_v <= tile.max_dim_v &&
            tile.hides == traits.score.hides() &&
            keys <= (band ? tile.max_band_keys : tile.max_keys);
@@ -183,7 +182,7 @@ std::vector<ForwardConfig> all_forward_configs() {
   return configs;
 }
 
-ForwardConfig choose_forward(const core::Problem& problem) {
+ForwardConfig choose_forward(const core::Problem& problem, int64_t pair_keys) {
   const AttentionProblem& spec = problem.spec;
   Traits traits;
   traits.dtype = problem.dtype;
@@ -195,7 +194,7 @@ ForwardConfig choose_forward(const core::Problem& problem) {
   traits.score.mask = spec.mask.present();
   traits.score.bias = scalar_of(spec.bias);
   traits.packed = packs(problem, traits);
-  return make_config(tile_for(problem, traits), traits, static_cast<int>(problem.dim_qk),
+  return make_config(tile_for(problem, traits, pair_keys), traits, static_cast<int>(problem.dim_qk),
                      static_cast<int>(problem.dim_v));
 }
 

@@ -10,6 +10,7 @@
 
 #include "core/problem.h"
 #include "gpu/configs.h"
+#include "gpu/runtime.h"
 
 namespace fa4::gpu::sm90 {
 
@@ -71,8 +72,8 @@ struct ForwardConfig {
 
 /// Rows of the table that configurations come from: tile shapes for head dims up to a bound, for up
 /// to a number of keys (small tiles waste less at the edges), for kernels that read a bias or a
-/// mask, and for pairs of CTAs, which take sequences of one length that fill more than one CTA. A
-/// problem uses the first row that it fits.
+/// mask, and for pairs of CTAs, which take long sequences of one length. A problem uses the first
+/// row that it fits.
 struct ForwardTile {
   int max_dim_qk;
   int max_dim_v;
@@ -92,8 +93,9 @@ std::span<const ForwardTile> forward_tiles();
 /// For each row of the table: every mask, lengths from a list, packed heads, every modifier.
 std::vector<ForwardConfig> all_forward_configs();
 
-/// The configuration for a problem that unsupported_forward() has nothing against.
-ForwardConfig choose_forward(const core::Problem& problem);
+/// The configuration for a problem that unsupported_forward() has nothing against, with pairs of
+/// CTAs from `pair_keys` keys on.
+ForwardConfig choose_forward(const core::Problem& problem, int64_t pair_keys = kPairKeys);
 
 /// `config` with changes such as "tile_keys=96,warpgroups=4": for tuning. Registers follow.
 Result<ForwardConfig> vary(ForwardConfig config, std::string_view changes);

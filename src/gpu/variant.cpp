@@ -9,7 +9,8 @@ Result<Variant> Variant::make(const Runtime& runtime, const AttentionProblem& sp
   if (!problem.ok()) return problem.status();
   const std::string missing = sm90::unsupported_forward(*problem);
   if (!missing.empty()) return unsupported("the GPU backend has no " + missing);
-  const auto config = sm90::vary(sm90::choose_forward(*problem), changes);
+  const auto config =
+      sm90::vary(sm90::choose_forward(*problem, runtime.properties().pair_keys), changes);
   if (!config.ok()) return config.status();
   auto forward = sm90::Forward::make(runtime, *problem, *config);
   if (!forward.ok()) return forward.status();

@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "fuzz/kernel_problems.h"
 #include "gpu/emulator_settings.h"
 #include "support/gpu_case.h"
 
@@ -23,6 +24,7 @@ gpu::EmulatorSettings adversary(const Problem& problem, int run) {
   using emulator::Timing;
   constexpr Timing kTimings[] = {Timing::kRandom, Timing::kLatest, Timing::kEarliest};
   gpu::EmulatorSettings s;
+  s.pair_keys = pair_keys;
   s.run.seed = static_cast<uint64_t>(problem.seed + run);
   s.run.timing = kTimings[run % 3];
   s.run.schedule = run % 2 == 0 ? emulator::Schedule::kRandom : emulator::Schedule::kPriority;

@@ -12,7 +12,7 @@ using gpu::sm90::ForwardConfig;
 using gpu::sm90::Scalar;
 
 /// Of the numbers of keys at which the choice of a tile changes; see the table of tiles.
-constexpr int64_t kBounds[] = {0, 768, 1024, 2048, 4096};
+constexpr int64_t kBounds[] = {0, 2048, 4096, 6143};
 
 int64_t rows_of_tile(const ForwardConfig& config, int64_t group) {
   return config.warpgroups * gpu::sm90::pack_rows(config, group);
@@ -42,7 +42,10 @@ void draw_lengths(Draw& draw, const ForwardConfig& config, bool is_long, int64_t
     p.batch = draw.one_of({1, 1, 2, 3});
     p.s_q = draw.one_of({1, 2, 17, 63, 64, 65, rows - 1, rows, rows + 1, 2 * rows});
     // A pair's rows are more than one CTA's, with and without half a tile.
-    if (config.pair) p.s_q = rows + draw.one_of({1, 30, rows, rows + 1, rows + rows / 2});
+    if (config.pair) {
+      p.batch = 1;
+      p.s_q = rows + draw.one_of({1, 30, rows, rows + 1, rows + rows / 2});
+    }
     p.s_k = least + draw.one_of({1, 2, keys - 1, keys, keys + 1, 2 * keys, 1 + draw.below(300)});
   }
   if (draw.one_in(3)) p.hidden_nan = 1;
@@ -93,10 +96,12 @@ const std::vector<ForwardConfig>& configs() {
 
 }  // namespace
 
+int64_t pair_keys = gpu::kPairKeys;
+
 std::optional<ForwardConfig> kernel_of(const Problem& problem) {
   const auto valid = core::validate(problem_of(problem));
   if (!valid.ok() || !gpu::sm90::unsupported_forward(*valid).empty()) return std::nullopt;
-  return gpu::sm90::choose_forward(*valid);
+  return gpu::sm90::choose_forward(*valid, pair_keys);
 }
 
 bool is_long(const Problem& problem, const ForwardConfig& config) {
@@ -114,7 +119,8 @@ Problem draw_for_kernel(uint64_t seed, uint64_t index) {
                         static_cast<uint32_t>(index), attempt};
     Draw draw{test::Random(mixed)};
     // As few keys as the configuration is chosen for.
-    const int64_t least = kBounds[attempt / kAttemptsOfBound % std::size(kBounds)];
+    int64_t least = kBounds[attempt / kAttemptsOfBound % std::size(kBounds)];
+    if (config.pair) least = std::min(least, pair_keys);
     problem = draw_near(config, wants_long, least, draw);
     if (kernel_of(problem) == config && (!wants_long || is_long(problem, config))) break;
   }

@@ -11,6 +11,11 @@
 
 namespace fa4::fuzz {
 
+/// Keys from which on plans take pairs of CTAs: as on a GPU, until it is set.
+extern int64_t pair_keys;
+/// What the emulator is told: enough for the kernels that are chosen below.
+constexpr int64_t kEmulatedPairKeys = 2300;
+
 /// Number `index` of the stream that `seed` begins. They go through all configurations of the
 /// sm_90a forward in turn; those of the even rounds are longer than two of its tiles in both
 /// directions, so are half of all.

@@ -258,7 +258,10 @@ int run(int argc, char** argv) {
     }
     set_device(kind == "cuda:" ? Device::cuda(std::atoi(s.device.c_str() + kind.size()))
                                : Device::emulator("sm_90a"));
-    if (kind != "cuda:") set_adversaries(s.adversaries, s.judged);
+    if (kind != "cuda:") {
+      set_adversaries(s.adversaries, s.judged);
+      pair_keys = kEmulatedPairKeys;
+    }
     s.no_backward = true;
   }
   if (!s.problem.empty()) return run_one(s);

@@ -107,16 +107,17 @@ TEST_F(GpuPlan, PairsOfCtas) {
     Causal causal;
     std::optional<int64_t> left;
   };
+  constexpr int64_t kKeys = 6200;
   const Paired all[] = {
-      {{.batch = 2, .s_q = 700, .s_k = 1100, .heads_q = 3, .d = 128}, Causal::kNone, {}},
-      {{.batch = 3, .s_q = 500, .s_k = 1100, .heads_q = 3, .d = 128}, Causal::kNone, {}},
-      {{.s_q = 300, .s_k = 1030, .heads_q = 8, .heads_k = 2, .d = 128}, Causal::kNone, {}},
-      {{.s_q = 500, .s_k = 4200, .heads_q = 3, .d = 128}, Causal::kBottomRight, {}},
-      {{.s_q = 4200, .s_k = 4100, .heads_q = 2, .d = 64}, Causal::kTopLeft, 90},
-      {{.s_q = 500, .s_k = 4200, .heads_q = 3, .d = 64}, Causal::kNone, {}},
-      {{.s_q = 130, .s_k = 4200, .heads_q = 6, .heads_k = 2, .d = 64}, Causal::kBottomRight, {}},
-      {{.s_q = 200, .s_k = 4100, .heads_q = 2, .d = 192, .d_v = 128}, Causal::kNone, {}},
-      {{.s_q = 900, .s_k = 4200, .d = 192, .d_v = 128}, Causal::kBottomRight, {}},
+      {{.s_q = 390, .s_k = kKeys, .d = 128}, Causal::kNone, {}},
+      {{.s_q = 450, .s_k = kKeys, .heads_q = 3, .d = 128}, Causal::kNone, {}},
+      {{.s_q = 200, .s_k = kKeys, .heads_q = 4, .heads_k = 2, .d = 128}, Causal::kNone, {}},
+      {{.s_q = 300, .s_k = kKeys, .d = 128}, Causal::kBottomRight, {}},
+      {{.s_q = 300, .s_k = kKeys, .heads_q = 2, .d = 64}, Causal::kTopLeft, 90},
+      {{.batch = 2, .s_q = 450, .s_k = kKeys, .d = 64}, Causal::kNone, {}},
+      {{.s_q = 70, .s_k = kKeys, .heads_q = 6, .heads_k = 2, .d = 64}, Causal::kBottomRight, {}},
+      {{.s_q = 200, .s_k = kKeys, .d = 192, .d_v = 128}, Causal::kNone, {}},
+      {{.s_q = 390, .s_k = kKeys, .d = 192, .d_v = 128}, Causal::kBottomRight, {}},
   };
   uint64_t seed = 1;
   for (const Paired& paired : all) {

@@ -25,7 +25,7 @@ using test::Index;
 constexpr int64_t kWindowLeft = 100;
 constexpr double kHidden = -4096;  ///< A score whose weight is 0.
 constexpr double kAlone = 4096;    ///< A slope that leaves a row its own key only.
-constexpr int64_t kKeys[] = {300, 840, 1100, 2100, 4200};
+constexpr int64_t kKeys[] = {300, 840, 2100, 6200};
 
 /// Batch by batch, how many rows and keys are used.
 struct Lengths {

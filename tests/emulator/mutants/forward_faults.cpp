@@ -11,6 +11,7 @@ const std::vector<std::string> kCounted = {"forward_causal"};
 const std::vector<std::string> kTurns = {"forward_ordered", "forward_lengths"};
 const std::vector<std::string> kOverlap = {"forward_overlap"};
 const std::vector<std::string> kLengths = {"forward_lengths"};
+const std::vector<std::string> kPair = {"forward_pair"};
 
 constexpr const char* kPipeline = "tile/pipeline.cuh";
 constexpr const char* kTile = "tile/shared_tile.cuh";
@@ -113,10 +114,8 @@ std::vector<Mutant> phases_and_counts() {
       fault("v_bytes_more", "bytes", kAny, kProducer, "v_full, S::VTile::kBytes);",
             "v_full, S::VTile::kBytes + 16);", "the announced bytes never come"),
       fault("v_lands_for_k", "barrier", kAny, kProducer,
-            "load_tile<C>(shared.v[at.stage], p.v, v_full, row",
-            "load_tile<C>(shared.v[at.stage], p.v, "
-            "k_full, row",
-            "V's bytes complete K's barrier"),
+            "load_tile<C>(shared.v[at.stage], p.v, v_full, both",
+            "load_tile<C>(shared.v[at.stage], p.v, k_full, both", "V's bytes complete K's barrier"),
       fault("turn_count", "count", kTurns, kConsumer,
             "ptx::barrier_arrive(kBarrierTurn + next, 2 * kWarpgroupThreads);",
             "ptx::barrier_arrive(kBarrierTurn + next, kWarpgroupThreads);",
@@ -213,7 +212,7 @@ std::vector<Mutant> places() {
             "ptx::wgmma_registers<1, 4>(Element{}, output",
             "ptx::wgmma_registers<0, 4>(Element{}, output", "V's rows are keys"),
       fault("panel_coordinate", "coordinate", kTurns, kProducer,
-            "&map, barrier, panel * kPanelCols, row", "&map, barrier, 0, row",
+            "&map, barrier, panel * kPanelCols,", "&map, barrier, 0,",
             "the second panel is columns 64 and up"),
       fault("key_coordinate", "coordinate", kAny, kProducer, "first_key + n * C.tile_keys;",
             "first_key + n * C.tile_keys + 1;", "one key too far"),
@@ -265,11 +264,47 @@ std::vector<Mutant> overlap() {
   };
 }
 
+/// Of pairs of CTAs.
+std::vector<Mutant> pairs() {
+  return {
+      fault("pair_copies_to_one", "bytes", kPair, kProducer, "barrier, 0b11,", "barrier, 0b01,",
+            "the second CTA gets nothing"),
+      fault("pair_brings_the_same", "aliasing", kPair, kProducer,
+            "const int first = cta_rank<C>() * kRows;", "const int first = 0;",
+            "both CTAs bring the same half"),
+      fault("pair_lets_go_of_its_own", "barrier", kPair, kPipeline, "if (lane >= kCtas) return;",
+            "if (lane >= 1) return;", "the second CTA is never told that a stage is free"),
+      fault("pair_counts_one_cta", "count", kPair, kPipeline, "kCtas * consumer_warps",
+            "consumer_warps", "the other CTA's consumers still read what is copied over"),
+      fault("pair_leaves_early", "lifetime", kPair, kForward,
+            "__syncwarp();\n    ptx::cluster_sync();", "",
+            "the other CTA copies to one that is gone"),
+      fault("pair_starts_early", "barrier", kPair, kForward,
+            "if constexpr (C.pair) {\n    ptx::cluster_sync();\n  } else {",
+            "if constexpr (C.pair) {\n    __syncthreads();\n  } else {",
+            "arrivals come before the other CTA has made its barriers"),
+      fault("pair_mail_overtaken", "wait", kPair, kPipeline,
+            "ptx::mbarrier_wait(&empty[at.stage], at.parity ^ 1);\n    ptx::store_remote",
+            "ptx::store_remote", "a number is overwritten before it has been read"),
+      fault("pair_takes_the_same", "value", kPair, kSchedule,
+            "work.first += static_cast<i32>(cta) * schedule.cta_rows;", "",
+            "the second CTA does the first one's rows"),
+      fault("pair_shares_nothing", "bytes", kPair, kSchedule,
+            "if (!last) work.sharing = Sharing::kNothing;", "",
+            "two heads' half tiles are taken for two tiles of rows"),
+      fault("pair_last_head_alone", "value", kPair, kSchedule, "(last ? 2 : 1)", "1",
+            "a head that is left alone is taken for a row of tiles"),
+      fault("lanes_skip_apart", "barrier", kPair, kConsumer,
+            "shared.v_ring.wait(v_at);\n      __syncwarp();", "shared.v_ring.wait(v_at);",
+            "a lane may fall behind its ring's phases"),
+  };
+}
+
 }  // namespace
 
 std::vector<Mutant> forward_faults() {
   std::vector<Mutant> all;
-  for (auto* part : {waits, phases_and_counts, order, fences, places, overlap}) {
+  for (auto* part : {waits, phases_and_counts, order, fences, places, overlap, pairs}) {
     for (Mutant& m : part()) all.push_back(std::move(m));
   }
   return all;

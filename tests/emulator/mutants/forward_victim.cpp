@@ -20,7 +20,8 @@ namespace {
 using fa4::test::Case;
 using fa4::test::HostTensor;
 
-constexpr int kMultiprocessors = 2;  ///< Few, so that blocks take several tiles.
+constexpr int kMultiprocessors = 2;    ///< Few, so that blocks take several tiles.
+constexpr int64_t kFewPairKeys = 100;  ///< For the victim that is to run as pairs of CTAs.
 
 // ---- source -------------------------------------------------------------------------------------
 
@@ -72,7 +73,8 @@ class LoadedKernel final : public gpu::Kernel {
 /// Runs the host code's launches with options and memory of its own.
 class VictimRuntime final : public gpu::Runtime {
  public:
-  explicit VictimRuntime(std::string ptx) : ptx_(std::move(ptx)) {
+  VictimRuntime(std::string ptx, int64_t pair_keys) : ptx_(std::move(ptx)) {
+    properties_.pair_keys = pair_keys;
     properties_.major = 9;
     properties_.multiprocessors = kMultiprocessors;
     properties_.shared_bytes = 227 * 1024;
@@ -165,6 +167,11 @@ Case ordered_case() {
                           DType::kFloat16);
 }
 
+/// Of three heads two tiles of a pair, and half tiles of two heads and of one.
+Case pair_case() {
+  return fa4::test::ref64({.s_q = 450, .s_k = 150, .heads_q = 3, .d = 128}, DType::kBFloat16);
+}
+
 /// The softmax under the product before, in a window. One head's scores rise on the way, from the
 /// last key to the first, so that tiles are done again, the last one too.
 Case overlap_case() {
@@ -213,7 +220,8 @@ Case used_case() {
 
 class ForwardVictim final : public Victim {
  public:
-  ForwardVictim(const char* name, Case c) : Victim(name), case_(std::move(c)) {
+  ForwardVictim(const char* name, Case c, int64_t pair_keys = gpu::kPairKeys)
+      : Victim(name), case_(std::move(c)), pair_keys_(pair_keys) {
     const Tensor q = case_.q.view(), v = case_.v.view();
     fa4::test::Dims out(q.dims.begin(), q.dims.begin() + q.rank), lse;
     out.back() = v.dims[v.rank - 1];
@@ -226,7 +234,7 @@ class ForwardVictim final : public Victim {
 
   Result<std::string> ptx(const Patch* patch) const override {
     gpu::jit::Program program =
-        gpu::sm90::forward_kernel(gpu::sm90::choose_forward(problem_)).program;
+        gpu::sm90::forward_kernel(gpu::sm90::choose_forward(problem_, pair_keys_)).program;
     std::set<std::string> seen;
     const auto source = flatten(program.source, patch, seen);
     if (!source.ok()) return source.status();
@@ -237,7 +245,7 @@ class ForwardVictim final : public Victim {
   }
 
   Result<RunKernel> load(const std::string& ptx) const override {
-    const VictimRuntime* runtime = keep(std::make_unique<VictimRuntime>(ptx));
+    const VictimRuntime* runtime = keep(std::make_unique<VictimRuntime>(ptx, pair_keys_));
     auto forward = gpu::sm90::Forward::make(*runtime, problem_);
     if (!forward.ok()) return forward.status();
     return RunKernel([this, forward = *std::move(forward)](const RunOptions& options) {
@@ -264,6 +272,12 @@ class ForwardVictim final : public Victim {
     std::align(256, forward.workspace_bytes(), aligned, space);
     memory.add(aligned, std::max<size_t>(forward.workspace_bytes(), 1));
     VictimRuntime::scope = {&memory, options};
+    // Of a pair's arrivals at the other CTA the judge warns:
+    // ptx::mbarrier_arrive_remote_after_reads.
+    const bool pair = pair_keys_ != gpu::kPairKeys;
+    if (pair && options.checks == Checks::kWarnings) {
+      VictimRuntime::scope.options.checks = Checks::kErrors;
+    }
     const Status status = forward.run(problem_, t, aligned, Stream{});
     if (!status.ok()) return {notice_of(status.message()), status.message()};
     return judge(c);
@@ -288,6 +302,7 @@ class ForwardVictim final : public Victim {
   }
 
   Case case_;
+  int64_t pair_keys_;
   core::Problem problem_;
   mutable std::mutex mutex_;
   mutable std::set<std::string> right_;
@@ -300,7 +315,8 @@ std::unique_ptr<Victim> forward_victim(int which) {
   if (which == 1) return std::make_unique<ForwardVictim>("forward_ordered", ordered_case());
   if (which == 2) return std::make_unique<ForwardVictim>("forward_lengths", lengths_case());
   if (which == 3) return std::make_unique<ForwardVictim>("forward_used", used_case());
-  return std::make_unique<ForwardVictim>("forward_overlap", overlap_case());
+  if (which == 4) return std::make_unique<ForwardVictim>("forward_overlap", overlap_case());
+  return std::make_unique<ForwardVictim>("forward_pair", pair_case(), kFewPairKeys);
 }
 
 }  // namespace fa4::emulator::mutants

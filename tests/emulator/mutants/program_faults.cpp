@@ -211,7 +211,8 @@ Result<std::vector<Mutant>> all_mutants() {
   constexpr Share kShares[] = {{"forward_causal", 16},  {"forward_ordered", 16},
                                {"forward_lengths", 16}, {"gemm", 8},
                                {"gemm_pair", 10},       {"gemm_tensor", 8},
-                               {"chain", 16},           {"forward_overlap", 8}};
+                               {"chain", 16},           {"forward_overlap", 8},
+                               {"forward_pair", 12}};
   std::vector<Mutant> all = forward_faults();
   for (Mutant& m : tensor_faults()) all.push_back(std::move(m));
   uint64_t seed = 1;

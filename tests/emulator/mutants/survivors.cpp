@@ -9,11 +9,20 @@ constexpr Survivor kSurvivors[] = {
     {"chain_freed_without_fence",
      "the loads are waited for and a bar.sync follows: for tcgen05.dealloc the judge asks for no "
      "more"},
+    {"pair_mail_overtaken",
+     "all tiles here have keys, whose stages hold the CTAs together; gpu/variant_test.cpp has "
+     "tiles "
+     "without"},
+    {"lanes_skip_apart", "needs twice as many tiles of keys as there are stages, or more"},
 };
 
 constexpr const char* kUnreached =
     "stands where this configuration never comes: with no left side every row sees tile 0, so that "
     "no tile is left to skip behind a warpgroup's last";
+
+constexpr const char* kAllWhole =
+    "stands where this problem never comes: its tiles of keys are seen whole, and go under "
+    "products";
 
 constexpr const char* kGeneric =
     "copies and tcgen05.commit come to their mbarrier by the generic proxy (PTX ISA 9.7.9.25, "
@@ -30,7 +39,12 @@ constexpr Survivor kEquivalents[] = {
     {"forward_causal/parity/20", kUnreached},
     {"forward_ordered/arrive_twice/11", kUnreached},
     {"forward_ordered/barrier_threads/6", kUnreached},
+    {"forward_ordered/no_barrier/4", kUnreached},
     {"forward_ordered/init_count/18", "a barrier that only kernels use that clean V"},
+    {"forward_pair/no_fence/0",
+     "the cluster's barrier, which releases and acquires, orders the initialisation too"},
+    {"forward_pair/no_wgmma_fence/3", kAllWhole},
+    {"forward_pair/no_wgmma_fence/4", kAllWhole},
     {"forward_lengths/commit_early/1",
      "the commit after the next product takes this one along, and both are waited for"},
     {"forward_lengths/no_wgmma_fence/2",

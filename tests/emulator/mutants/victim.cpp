@@ -63,7 +63,7 @@ class ChainVictim final : public Victim {
 
 std::vector<std::unique_ptr<Victim>> make_victims() {
   std::vector<std::unique_ptr<Victim>> all;
-  for (int i = 0; i < 5; ++i) all.push_back(forward_victim(i));
+  for (int i = 0; i < 6; ++i) all.push_back(forward_victim(i));
   for (auto& victim : tensor_victims()) all.push_back(std::move(victim));
   return all;
 }

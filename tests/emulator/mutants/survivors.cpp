@@ -20,10 +20,6 @@ constexpr const char* kUnreached =
     "stands where this configuration never comes: with no left side every row sees tile 0, so that "
     "no tile is left to skip behind a warpgroup's last";
 
-constexpr const char* kAllWhole =
-    "stands where this problem never comes: its tiles of keys are seen whole, and go under "
-    "products";
-
 constexpr const char* kGeneric =
     "copies and tcgen05.commit come to their mbarrier by the generic proxy (PTX ISA 9.7.9.25, "
     "9.7.9.27, 9.7.16.12), and in a kernel without clusters bar.sync orders them after its "
@@ -43,8 +39,9 @@ constexpr Survivor kEquivalents[] = {
     {"forward_ordered/init_count/18", "a barrier that only kernels use that clean V"},
     {"forward_pair/no_fence/0",
      "the cluster's barrier, which releases and acquires, orders the initialisation too"},
-    {"forward_pair/no_wgmma_fence/3", kAllWhole},
-    {"forward_pair/no_wgmma_fence/4", kAllWhole},
+    {"forward_pair/parity/25", kUnreached},
+    {"forward_pair/arrive_twice/6",
+     "stands where this problem never comes: where rows see one tile of keys alone"},
     {"forward_lengths/commit_early/1",
      "the commit after the next product takes this one along, and both are waited for"},
     {"forward_lengths/no_wgmma_fence/2",

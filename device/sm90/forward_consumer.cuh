@@ -180,7 +180,9 @@ __device__ inline void consume(const ForwardParams& p, Shared<C>& shared, int wa
     } else if (leader) {
       ptx::mbarrier_arrive(&shared.q_empty[warpgroup]);
     }
-    for (; n >= tiles.begin; --n) skip(n);
+    if constexpr (C.left) {  // else all rows see the same first tile
+      for (; n >= tiles.begin; --n) skip(n);
+    }
 
     finish<Element, C>(p, shared, sequence, part, rows, output, warpgroup);
     __syncwarp();

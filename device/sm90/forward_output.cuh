@@ -68,17 +68,16 @@ __device__ inline bool counts(const Part& part, i32 position) {
 template <ForwardConfig C>
 __device__ inline void store_lse(const ForwardParams& p, const Sequence& s, const Part& part,
                                  const RowEnd (&ends)[2]) {
-  if (p.lse == nullptr || threadIdx.x % 4 != 0) return;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int row = row_of_thread(half);
-    const i32 position = position_of<C>(p, part.first, row);
-    if (position >= (C.varlen ? s.q_rows : p.rows_q)) continue;
-    if (C.packed && row >= p.pack_rows * p.pack_heads) continue;
-    const i64 at = s.batch * p.lse_batch + head_of<C>(p, part.head, row) * p.lse_head +
-                   ((C.varlen ? s.q_first : 0) + i64{position}) * p.lse_row;
-    p.lse[at] = counts<C>(part, position) ? ends[half].lse : -kInfinity;
-  }
+  const int half = threadIdx.x % 4;  // of the four threads of two rows, two write one each
+  if (p.lse == nullptr || half > 1) return;
+  const int row = row_of_thread(half);
+  const i32 position = position_of<C>(p, part.first, row);
+  if (position >= (C.varlen ? s.q_rows : p.rows_q)) return;
+  if (C.packed && row >= p.pack_rows * p.pack_heads) return;
+  const i64 at = s.batch * p.lse_batch + head_of<C>(p, part.head, row) * p.lse_head +
+                 ((C.varlen ? s.q_first : 0) + i64{position}) * p.lse_row;
+  const float lse = half == 0 ? ends[0].lse : ends[1].lse;
+  p.lse[at] = counts<C>(part, position) ? lse : -kInfinity;
 }
 
 /// Columns 64 * begin ... of a warp's sixteen rows of O, scaled, into shared memory.

@@ -444,7 +444,7 @@ Status Forward::run(const core::Problem& problem, const AttentionTensors& t, voi
   Launch launch;
   const int ctas = config_.ctas();
   launch.blocks = static_cast<unsigned>(
-      ctas * std::min<int64_t>(tiles, runtime_->properties().multiprocessors / ctas));
+      ctas * std::min<int64_t>(tiles, std::max(1, runtime_->properties().multiprocessors / ctas)));
   launch.cluster = static_cast<unsigned>(ctas);
   launch.threads = static_cast<unsigned>((config_.warpgroups + 1) * kWarpgroupThreads);
   launch.shared_bytes = forward_shared_bytes(config_);

@@ -114,7 +114,11 @@ double allowed_error(const Kind& kind, const Extent& extent) {
   double allowed = factor * extent.plain_error + of_largest * extent.largest +
                    of_terms * extent.magnitude + underflow;
   const double rounding = std::max(unit_roundoff(kind.dtype), unit_roundoff(kind.input_dtype));
-  if (kind.rows < kScatteringRows) allowed = std::max(allowed, rounding * extent.largest);
+  if (kind.rows < kScatteringRows && extent.largest > 0) {
+    const double below =
+        std::exp2(std::ilogb(extent.largest));  // numbers there are 2 roundings apart
+    allowed = std::max(allowed, rounding * (extent.largest + below));
+  }
   if (kind.rows < kFewRows) {
     allowed += rounding * (extent.largest + extent.magnitude / 4);
   }

@@ -41,9 +41,19 @@ TEST(Judge, AllowsARoundingOfTheLargestNumberOfFewRows) {
   const oracle::Extent seen = {.plain_error = 0.0620148, .largest = 61.938, .magnitude = 64.9709};
   oracle::Kind kind = {.dtype = DType::kBFloat16, .input_dtype = DType::kBFloat16, .rows = 63};
   EXPECT_GE(oracle::allowed_error(kind, seen), 61.93798518 - 61.75);
-  EXPECT_LE(oracle::allowed_error(kind, seen), 0.25);  // bfloat16's next number
+  EXPECT_LE(oracle::allowed_error(kind, seen), 0.375);  // 0.25 is to bfloat16's next number
   kind.rows = 64;
   EXPECT_LE(oracle::allowed_error(kind, seen), 2 * 0.0620148 + 1e-3);
+}
+
+// Seen in the emulator: 3.140625 for 3.125. One key has all the weight; its P, against a reference
+// below its score, was off by 0.3%, which is its rounding, and the result's carried it on. The
+// plain implementation's P was 1.
+TEST(Judge, AllowsARoundingOfPAndOfTheResultOfFewRows) {
+  const oracle::Extent seen = {.plain_error = 0.00390625, .largest = 3.125, .magnitude = 150.692};
+  oracle::Kind kind = {.dtype = DType::kBFloat16, .input_dtype = DType::kBFloat16, .rows = 16};
+  EXPECT_GE(oracle::allowed_error(kind, seen), 3.140625 - 3.125);
+  EXPECT_LT(oracle::allowed_error(kind, seen), 2 * (3.140625 - 3.125));
 }
 
 TEST(Judge, RefusesOneElementThatIsOff) {

@@ -11,10 +11,9 @@
 // gradients may cancel to nothing, and their rounding errors don't. 5e-7 is 8 roundings of float32.
 // The largest error of a few rows is a matter of luck, so that two implementations that are equally
 // good differ by more than 2: with fewer than 64 rows 3 times the plain error is allowed, and never
-// less than two roundings of the largest number, P's and the result's (plain may have been lucky with
-// the one, and its P is 1 for a row's largest score); with fewer than 16 a rounding of the dtype on
-// top. An element all of whose
-// terms are 0 must be exactly 0.
+// less than two roundings of the largest number, P's and the result's (plain may have been lucky
+// with the one, and its P is 1 for a row's largest score); with fewer than 16 a rounding of the
+// dtype on top. An element all of whose terms are 0 must be exactly 0.
 #pragma once
 
 #include <fa4/types.h>

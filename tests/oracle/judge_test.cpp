@@ -46,9 +46,9 @@ TEST(Judge, AllowsARoundingOfTheLargestNumberOfFewRows) {
   EXPECT_LE(oracle::allowed_error(kind, seen), 2 * 0.0620148 + 1e-3);
 }
 
-// Seen in the emulator: 3.140625 for 3.125. One key has all the weight; its P, against a reference
-// below its score, was off by 0.3%, which is its rounding, and the result's carried it on. The
-// plain implementation's P was 1.
+// Seen in the emulator: 3.140625 for 3.125, of a V that is the same for all keys. The P of the key
+// with most of the weight, against a reference below its score, was off by its rounding, and the
+// result's carried that on. The plain implementation's P was 1 there.
 TEST(Judge, AllowsARoundingOfPAndOfTheResultOfFewRows) {
   const oracle::Extent seen = {.plain_error = 0.00390625, .largest = 3.125, .magnitude = 150.692};
   oracle::Kind kind = {.dtype = DType::kBFloat16, .input_dtype = DType::kBFloat16, .rows = 16};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A Runtime that runs nothing: host memory, and a count of what it was asked for.
+// A Runtime that runs nothing: host memory, a count of what it was asked for, and the last launch.
 #pragma once
 
 #include <atomic>
@@ -16,11 +16,12 @@ class FakeRuntime final : public Runtime {
     int launches = 0, fills = 0, encodes = 0, allocations = 0, waits = 0;
   };
   mutable Counts counts;
+  mutable Launch last_launch;
 
-  FakeRuntime() {
+  explicit FakeRuntime(int multiprocessors = 132) {
     properties_.name = "fake";
     properties_.major = 9;
-    properties_.multiprocessors = 132;
+    properties_.multiprocessors = multiprocessors;
     properties_.l2_bytes = 50 << 20;
     properties_.shared_bytes = 232448;
   }
@@ -31,7 +32,9 @@ class FakeRuntime final : public Runtime {
                                              unsigned) const override {
     return std::make_shared<const Kernel>();
   }
-  Status launch(const Kernel&, const Launch&, std::span<const std::byte>, Stream) const override {
+  Status launch(const Kernel&, const Launch& launch, std::span<const std::byte>,
+                Stream) const override {
+    last_launch = launch;
     ++counts.launches;
     return {};
   }

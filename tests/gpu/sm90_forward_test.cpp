@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "gpu/fake_runtime.h"
 #include "gpu/jit/kernels.h"
 #include "support/case.h"
 
@@ -76,6 +77,26 @@ TEST(Sm90Forward, VariantsChangeWhatTheyName) {
     ASSERT_FALSE(result.ok()) << bad;
     EXPECT_NE(result.status().message().find("variant: has \""), std::string::npos);
     EXPECT_NE(result.status().message().find("stages=1..16"), std::string::npos);
+  }
+}
+
+// Whole clusters, and at least one: a device with a single multiprocessor has none to a pair.
+TEST(Sm90Forward, PairsAreLaunchedOnAnyNumberOfMultiprocessors) {
+  const auto version = jit::nvrtc_version();
+  if (!version.ok()) GTEST_SKIP() << version.status().message();
+  test::Case c = test::ref64({.s_q = 500, .s_k = 300, .heads_q = 9, .d = 64}, DType::kBFloat16);
+  c.out = test::HostTensor(DType::kBFloat16, {1, 500, 9, 64});
+  const AttentionTensors tensors = c.tensors();
+  const auto problem = core::validate(AttentionProblem::forward(tensors)).value();
+  for (const auto& [multiprocessors, blocks] : {std::pair{1, 2u}, {2, 2u}, {3, 2u}, {132, 18u}}) {
+    const FakeRuntime runtime(multiprocessors);
+    const ForwardConfig pair = vary(choose_forward(problem), "pair=1").value();
+    const auto forward = Forward::make(runtime, problem, pair);
+    ASSERT_TRUE(forward.ok()) << forward.status().message();
+    std::vector<std::byte> workspace(forward->workspace_bytes() + 64);
+    ASSERT_TRUE(forward->run(problem, tensors, workspace.data(), {}).ok());
+    EXPECT_EQ(runtime.last_launch.cluster, 2u);
+    EXPECT_EQ(runtime.last_launch.blocks, blocks) << multiprocessors << " multiprocessors";
   }
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "fuzz/check.h"
 
+#include <fa4/plan.h>
+
 #include <array>
 #include <vector>
 
@@ -74,7 +76,20 @@ Verdict check_adversaries(const Problem& problem, Case& c) {
   return {};
 }
 
+/// A GPU must run the kernel that a problem was drawn for, or what ran is misreported.
+Verdict check_kernel(const Problem& problem, const Case& c) {
+  const auto kernel = kernel_of(problem);
+  if (c.device.type == DeviceType::kCpu || !kernel) return {};
+  const auto plan = Plan::make(AttentionProblem::forward(c.tensors(), c.options), c.device);
+  if (!plan.ok()) return {};  // the run says why
+  const std::string name = gpu::sm90::to_string(*kernel);
+  if (plan->describe().find(" " + name + "\n") != std::string::npos) return {};
+  return failed("does not run the kernel " + name + " but\n" + plan->describe());
+}
+
 Verdict check_twice(const Problem& problem, Case& c, bool backward) {
+  const Verdict kernel = check_kernel(problem, c);
+  if (kernel.kind != Verdict::Kind::kPassed) return kernel;
   if (adversaries == 0) {
     const Verdict verdict = backward ? check_forward_and_backward(c) : check_forward(c);
     return verdict.kind == Verdict::Kind::kPassed ? check_again(c, backward) : verdict;
@@ -89,7 +104,16 @@ Verdict check_twice(const Problem& problem, Case& c, bool backward) {
 
 }  // namespace
 
-void set_device(Device device) { problems_device = device; }
+void set_device(Device device) {
+  problems_device = device;
+  if (device.type != DeviceType::kEmulator) return;
+  // The first to ask makes the device for all: with pairs of CTAs for the problems drawn for them.
+  auto settings = gpu::emulator_settings();
+  if (!settings.ok()) return;  // the first run says so
+  settings->pair_keys = pair_keys;
+  const gpu::ThreadEmulatorSettings here(*settings);
+  (void)gpu::runtime_of(device);
+}
 void set_adversaries(int runs, int judged) {
   adversaries = runs;
   judged_adversaries = judged;

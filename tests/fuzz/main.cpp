@@ -256,12 +256,12 @@ int run(int argc, char** argv) {
                    s.device.c_str());
       return 2;
     }
-    set_device(kind == "cuda:" ? Device::cuda(std::atoi(s.device.c_str() + kind.size()))
-                               : Device::emulator("sm_90a"));
     if (kind != "cuda:") {
       set_adversaries(s.adversaries, s.judged);
       pair_keys = kEmulatedPairKeys;
     }
+    set_device(kind == "cuda:" ? Device::cuda(std::atoi(s.device.c_str() + kind.size()))
+                               : Device::emulator("sm_90a"));
     s.no_backward = true;
   }
   if (!s.problem.empty()) return run_one(s);

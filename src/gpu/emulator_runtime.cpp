@@ -73,7 +73,11 @@ class EmulatorRuntime final : public Runtime {
   Result<std::shared_ptr<const Kernel>> load(std::span<const std::byte> code,
                                              const std::string& entry,
                                              unsigned shared_bytes) const override {
-    (void)shared_bytes;  // launch() is told the same
+    if (shared_bytes > properties_.shared_bytes) {
+      return invalid_argument(
+          "kernel " + entry + ": asks for " + std::to_string(shared_bytes) +
+          " bytes of dynamic shared memory; allowed: " + std::to_string(properties_.shared_bytes));
+    }
     const auto program =
         emulator::load(std::string(reinterpret_cast<const char*>(code.data()), code.size()));
     if (!program.ok()) return program.status();

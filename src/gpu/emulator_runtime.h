@@ -16,8 +16,8 @@ namespace fa4::gpu {
 ///   late_loads=   on or off: tcgen05.ld reads as late as the timing says, or at once
 ///   sums=         quick or hopper: how mma.sync and wgmma add products; an H200's bits are slow
 ///   resident=N    clusters at a time and worker
-///   multiprocessors=N   as many blocks are started by kernels that ask
-///   pair_keys=N   pairs of CTAs are taken for sequences of so many keys or more
+///   multiprocessors=N   as many blocks are started by kernels that ask; as the first call says
+///   pair_keys=N   pairs of CTAs are taken for sequences of so many keys or more; the same
 ///   checks=       off, errors or warnings: what is looked for; a warning makes the launch fail too
 Result<const Runtime*> emulator_runtime(Device device);
 

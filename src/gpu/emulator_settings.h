@@ -18,6 +18,7 @@ struct EmulatorSettings {
 };
 
 /// Reads the variable; called at each launch, so that a program may change its mind.
+/// Multiprocessors and pair_keys are the device's, which is made once: its first caller's are kept.
 Result<EmulatorSettings> emulator_settings();
 
 /// While one lives, the launches of its thread are run as it says, and the variable is not read.

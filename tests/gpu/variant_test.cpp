@@ -109,5 +109,20 @@ TEST(Variant, PairsCleanForEachCtasRows) {
   expect_right(c, "pair=1");
 }
 
+// As a driver does it; before, a run said so.
+TEST(Variant, TilesThatDoNotFitSharedMemoryAreRefusedWhenMade) {
+  const auto version = jit::nvrtc_version();
+  if (!version.ok()) GTEST_SKIP() << version.status().message();
+  const Runtime& runtime = *runtime_of(Device::emulator("sm_90a")).value();
+  const Case c = test::ref64({.s_q = 70, .s_k = 70, .d = 80}, DType::kBFloat16);
+  const AttentionProblem problem = AttentionProblem::forward(c.tensors());
+  EXPECT_TRUE(Variant::make(runtime, problem, "stages=2").ok());
+  const auto large = Variant::make(runtime, problem, "stages=6");
+  ASSERT_FALSE(large.ok());
+  EXPECT_NE(large.status().message().find("bytes of dynamic shared memory; allowed: 232448"),
+            std::string::npos)
+      << large.status().message();
+}
+
 }  // namespace
 }  // namespace fa4::gpu

@@ -97,11 +97,12 @@ void print_table(const std::vector<CompiledKernel>& rows) {
 
 void print_summary(const std::vector<CompiledKernel>& rows) {
   std::vector<double> seconds;
-  double sum = 0, budget = 0;
+  double sum = 0, least = rows.front().kernel.budget_seconds, most = least;
   for (const CompiledKernel& row : rows) {
     seconds.push_back(row.compiled.cpu_seconds);
     sum += row.compiled.cpu_seconds;
-    budget = std::max(budget, row.kernel.budget_seconds);
+    least = std::min(least, row.kernel.budget_seconds);
+    most = std::max(most, row.kernel.budget_seconds);
   }
   std::sort(seconds.begin(), seconds.end());
   const auto within = std::count_if(rows.begin(), rows.end(), [](const CompiledKernel& row) {
@@ -109,10 +110,14 @@ void print_summary(const std::vector<CompiledKernel>& rows) {
   });
   const auto bad = std::count_if(
       rows.begin(), rows.end(), [](const CompiledKernel& row) { return !row.complaint().empty(); });
+  const std::string budgets = least < most
+                                  ? fmt::format("their budgets of {:.1f} to {:.1f}", least, most)
+                                  : fmt::format("the budget of {:.1f}", most);
   fmt::print(
-      "\n  {} kernels in {:.1f} s of CPU time: median {:.2f} s, most {:.2f} s; {} within the "
-      "budget of {:.1f} s; {} with a complaint\n",
-      rows.size(), sum, seconds[seconds.size() / 2], seconds.back(), within, budget, bad);
+      "\n  {} kernels in {:.1f} s of CPU time: median {:.2f} s, most {:.2f} s; {} within {} s; {} "
+      "with "
+      "a complaint\n",
+      rows.size(), sum, seconds[seconds.size() / 2], seconds.back(), within, budgets, bad);
 }
 
 void write_json(const std::string& path, const std::vector<CompiledKernel>& rows) {

@@ -77,6 +77,16 @@ TEST_F(CompileCommand, TellsFiguresAndWritesCode) {
   EXPECT_EQ(fs::file_size(folder_ / "ptx" / (file + ".ptx")), figures["ptx_bytes"]);
 }
 
+// A kernel has a budget of its own: a sum over several names the least and the most.
+TEST_F(CompileCommand, NamesTheBudgetsThatItCountsBy) {
+  const auto version = gpu::jit::nvrtc_version();
+  if (!version.ok()) GTEST_SKIP() << version.status().message();
+  const Outcome one = fa4("compile 'bf16/d64/full/192x128$'");
+  EXPECT_TRUE(one.says("within the budget of 0.6 s")) << one.text;
+  const Outcome two = fa4("compile 'bf16/d64/full/192x128$' 'bf16/d64/full-mask/128x64$'");
+  EXPECT_TRUE(two.says("within their budgets of 0.6 to 0.9 s")) << two.text;
+}
+
 TEST_F(CompileCommand, CacheIsFilledShownAndCleared) {
   const auto version = gpu::jit::nvrtc_version();
   if (!version.ok()) GTEST_SKIP() << version.status().message();

@@ -9,7 +9,8 @@
 
 namespace fa4::fuzz {
 
-/// Where problems run. On a GPU: the forward alone.
+/// Where problems run. On a GPU: the forward alone. The emulator takes pairs of CTAs from
+/// `pair_keys` on, as that is now.
 void set_device(Device device);
 
 /// On the emulator: how often each problem runs, each time with another adversary, which must not

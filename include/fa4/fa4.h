@@ -173,7 +173,7 @@ const char* fa4_plan_describe(const fa4_plan* plan);
 
 /* Runs a plan on tensors of the dtypes and dims it was made for; `gradients` is null for a forward
  * plan, and must be given for a backward plan. `workspace`: at least fa4_plan_workspace_bytes()
- * bytes in the device's memory, aligned to 64 on the CPU; no two runs at one time may share it.
+ * bytes in the device's memory, aligned to 64; no two runs at one time may share it.
  * Allocates nothing. */
 fa4_status fa4_plan_run(const fa4_plan* plan, const fa4_tensors* tensors,
                         const fa4_gradients* gradients, void* workspace, size_t workspace_bytes,

@@ -54,7 +54,7 @@ struct Support {
 /// Whether `device` can do `problem`. A problem that is malformed anywhere is "no" too.
 Support supports(const AttentionProblem& problem, Device device = {});
 
-/// Memory for a run, on the plan's device, aligned to 64 bytes on the CPU.
+/// Memory for a run, on the plan's device, aligned to 64 bytes.
 struct Workspace {
   void* data = nullptr;
   size_t bytes = 0;

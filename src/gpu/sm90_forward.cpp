@@ -243,7 +243,7 @@ void set_rows(const core::Problem& problem, const ForwardConfig& config, Schedul
   const auto end = static_cast<int32_t>(ceil_div(problem.rows_q, block) * block);
   const bool rows = s.sharing == static_cast<int32_t>(Sharing::kRows);
   s.cta_rows = config.warpgroups * block;
-  s.tile_rows = rows ? config.ctas() * s.cta_rows : s.cta_rows;
+  s.tile_rows = rows ? tile_rows(config, problem) : s.cta_rows;
   const int32_t left = end % s.tile_rows;
   s.halves = rows && config.pair && !config.varlen && left > 0 && left <= s.cta_rows ? 1 : 0;
   s.positions =

@@ -285,7 +285,7 @@ unsigned forward_shared_bytes(const ForwardConfig& c) {
   const int k = c.stages * panel_bytes(c.tile_keys, c.dim_qk);
   const int v = c.stages * panel_bytes(c.tile_keys, c.dim_v);
   const int barriers = 8 * (2 * c.warpgroups + 5 * c.stages);
-  const int queue = 2 * (8 + 8 + 40), mailbox = 2 * (8 + 8 + 4);
+  const int queue = 2 * (8 + 8 + 44), mailbox = 2 * (8 + 8 + 4);
   return static_cast<unsigned>(round_up(query + k + v + barriers + queue + mailbox, 1024));
 }
 
